@@ -1,0 +1,12 @@
+# Debian's libcaf-dev ships no CMake package. Gives CAF::core, CAF::io and CAF::openssl.
+include(FindPackageHandleStandardArgs)
+find_path(CAF_INCLUDE_DIR caf/all.hpp)
+foreach(part ${CAF_FIND_COMPONENTS})
+  find_library(CAF_${part}_LIBRARY caf_${part})
+  if(CAF_${part}_LIBRARY AND NOT TARGET CAF::${part})
+    add_library(CAF::${part} UNKNOWN IMPORTED)
+    set_target_properties(CAF::${part} PROPERTIES IMPORTED_LOCATION ${CAF_${part}_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${CAF_INCLUDE_DIR})
+    set(CAF_${part}_FOUND TRUE)
+  endif()
+endforeach()
+find_package_handle_standard_args(CAF REQUIRED_VARS CAF_INCLUDE_DIR HANDLE_COMPONENTS)
