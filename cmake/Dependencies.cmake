@@ -12,7 +12,7 @@ find_package(SQLite3 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 find_package(GTest REQUIRED)
-find_package(Boost 1.81 EXACT CONFIG REQUIRED COMPONENTS json url)
+find_package(Boost 1.81.0 EXACT CONFIG REQUIRED COMPONENTS json url)
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
