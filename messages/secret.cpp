@@ -5,7 +5,8 @@
 namespace openshell {
 
 void wipe(std::string& bytes) noexcept {
-  // Growing to the capacity first reaches what an earlier, longer text left behind; a small string lives inside the object and is reached too.
+  // Growing to the capacity first reaches what an earlier, longer text left behind; a small string lives inside the object and is reached
+  // too.
   bytes.resize(bytes.capacity());
   explicit_bzero(bytes.data(), bytes.size());
   bytes.clear();

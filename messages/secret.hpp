@@ -9,8 +9,8 @@ namespace openshell {
 /// Overwrites memory in a way the compiler may not drop.
 void wipe(std::string& bytes) noexcept;
 
-/// Text that must never be printed: a token, a key, a credential. Zeroed when it dies; it has no operator<< and no formatter, so printing it
-/// does not compile. Whoever needs the bytes says so with `reveal()`, which is easy to search for.
+/// Text that must never be printed: a token, a key, a credential. Zeroed when it dies; it has no operator<< and no formatter, so printing
+/// it does not compile. Whoever needs the bytes says so with `reveal()`, which is easy to search for.
 class Secret {
  public:
   Secret() = default;

@@ -8,7 +8,7 @@
 namespace openshell {
 namespace {
 
-constexpr std::size_t kLongestHost = 253;   // RFC 1035 section 2.3.4, without the root label
+constexpr std::size_t kLongestHost = 253;  // RFC 1035 section 2.3.4, without the root label
 constexpr std::size_t kLongestLabel = 63;
 
 bool is_label_byte(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; }
@@ -35,8 +35,10 @@ absl::StatusOr<Host> Host::parse(std::string_view text) {
   while (true) {
     const auto dot = rest.find('.');
     label = rest.substr(0, dot);
-    if (label.empty() || label.size() > kLongestLabel || label.front() == '-' || label.back() == '-' || !std::all_of(label.begin(), label.end(), is_label_byte)) {
-      return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a host name: a label has 1 to 63 letters, digits, hyphens or underscores"));
+    if (label.empty() || label.size() > kLongestLabel || label.front() == '-' || label.back() == '-' ||
+        !std::all_of(label.begin(), label.end(), is_label_byte)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", name, "' is not a host name: a label has 1 to 63 letters, digits, hyphens or underscores"));
     }
     if (dot == std::string_view::npos) break;
     rest.remove_prefix(dot + 1);

@@ -27,13 +27,13 @@ class StrongId {
   std::string text_;
 };
 
-using SandboxId = StrongId<struct SandboxIdTag>;          ///< The gateway's id of a sandbox (UUID); its name is not one.
-using SessionId = StrongId<struct SessionIdTag>;          ///< One ConnectSupervisor stream, or one launch of a boundary, as the context says.
-using InstanceId = StrongId<struct InstanceIdTag>;        ///< One supervisor process (UUID, canonical lower case).
-using GenerationId = StrongId<struct GenerationIdTag>;    ///< One runtime generation: one start of a sandbox.
-using ProcessId = StrongId<struct ProcessIdTag>;          ///< `<generation>:main:0` or `<generation>:exec:<n>`.
-using DenialId = StrongId<struct DenialIdTag>;            ///< UUID that follows one denied request to its proposal.
-using PolicyHash = StrongId<struct PolicyHashTag>;        ///< SHA-256 of the canonical policy, 64 lower-case hex digits.
+using SandboxId = StrongId<struct SandboxIdTag>;        ///< The gateway's id of a sandbox (UUID); its name is not one.
+using SessionId = StrongId<struct SessionIdTag>;        ///< One ConnectSupervisor stream, or one launch of a boundary, as the context says.
+using InstanceId = StrongId<struct InstanceIdTag>;      ///< One supervisor process (UUID, canonical lower case).
+using GenerationId = StrongId<struct GenerationIdTag>;  ///< One runtime generation: one start of a sandbox.
+using ProcessId = StrongId<struct ProcessIdTag>;        ///< `<generation>:main:0` or `<generation>:exec:<n>`.
+using DenialId = StrongId<struct DenialIdTag>;          ///< UUID that follows one denied request to its proposal.
+using PolicyHash = StrongId<struct PolicyHashTag>;      ///< SHA-256 of the canonical policy, 64 lower-case hex digits.
 
 /// A sandbox policy revision as the gateway counts them, from 1. Not an index, not a hash. 0: none.
 struct Revision {

@@ -1,5 +1,6 @@
-// Runs a libFuzzer target under a compiler that has no libFuzzer: every file of the corpus first, then mutations of it until the time is up.
-// Arguments as libFuzzer's: [-max_total_time=SECONDS] [-seed=N] CORPUS... A crash leaves the input in crash-input and the seed on stderr.
+// Runs a libFuzzer target under a compiler that has no libFuzzer: every file of the corpus first, then mutations of it until the time is
+// up. Arguments as libFuzzer's: [-max_total_time=SECONDS] [-seed=N] CORPUS... A crash leaves the input in crash-input and the seed on
+// stderr.
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -45,18 +46,30 @@ Bytes mutate(const std::vector<Bytes>& corpus, std::mt19937_64& random) {
   for (auto rounds = 1 + pick(6); rounds > 0; --rounds) {
     const auto at = static_cast<std::ptrdiff_t>(pick(bytes.size() + 1));
     switch (pick(6)) {
-      case 0: if (!bytes.empty()) bytes[pick(bytes.size())] ^= static_cast<std::uint8_t>(1U << pick(8)); break;
-      case 1: bytes.insert(bytes.begin() + at, kEdges[pick(sizeof kEdges)]); break;
-      case 2: bytes.insert(bytes.begin() + at, static_cast<std::uint8_t>(random())); break;
-      case 3: bytes.erase(bytes.begin() + at, bytes.begin() + at + static_cast<std::ptrdiff_t>(pick(bytes.size() - static_cast<std::size_t>(at) + 1))); break;
+      case 0:
+        if (!bytes.empty()) bytes[pick(bytes.size())] ^= static_cast<std::uint8_t>(1U << pick(8));
+        break;
+      case 1:
+        bytes.insert(bytes.begin() + at, kEdges[pick(sizeof kEdges)]);
+        break;
+      case 2:
+        bytes.insert(bytes.begin() + at, static_cast<std::uint8_t>(random()));
+        break;
+      case 3:
+        bytes.erase(bytes.begin() + at,
+                    bytes.begin() + at + static_cast<std::ptrdiff_t>(pick(bytes.size() - static_cast<std::size_t>(at) + 1)));
+        break;
       case 4: {  // splice a piece of another input in
         const auto& other = corpus[pick(corpus.size())];
         const auto from = pick(other.size() + 1);
         const auto length = pick(other.size() - from + 1);
-        bytes.insert(bytes.begin() + at, other.begin() + static_cast<std::ptrdiff_t>(from), other.begin() + static_cast<std::ptrdiff_t>(from + length));
+        bytes.insert(bytes.begin() + at, other.begin() + static_cast<std::ptrdiff_t>(from),
+                     other.begin() + static_cast<std::ptrdiff_t>(from + length));
         break;
       }
-      default: if (!bytes.empty()) bytes[pick(bytes.size())] = kEdges[pick(sizeof kEdges)]; break;
+      default:
+        if (!bytes.empty()) bytes[pick(bytes.size())] = kEdges[pick(sizeof kEdges)];
+        break;
     }
   }
   if (bytes.size() > kLongestInput) bytes.resize(kLongestInput);

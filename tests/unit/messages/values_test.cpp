@@ -22,7 +22,8 @@ TEST(Host, RefusesWhatIsNoName) {
 }
 
 TEST(Host, RefusesOtherSpellingsOfAddresses) {
-  for (const char* text : {"127.0.0.1", "2130706433", "0x7f000001", "0x7f.1", "017700000001", "127.1"}) EXPECT_FALSE(Host::parse(text).ok()) << text;
+  for (const char* text : {"127.0.0.1", "2130706433", "0x7f000001", "0x7f.1", "017700000001", "127.1"})
+    EXPECT_FALSE(Host::parse(text).ok()) << text;
   EXPECT_TRUE(Host::parse("127.example").ok());
 }
 
