@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "absl/strings/str_cat.h"
+#include <fmt/format.h>
 
 namespace openshell::egress {
 namespace {
@@ -48,7 +48,7 @@ absl::StatusOr<IpAddress> IpAddress::parse(std::string_view text) {
   } else if (inet_pton(AF_INET6, copy.c_str(), bytes.data()) == 1) {
     return v6(bytes);
   }
-  return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not an IP address"));
+  return absl::InvalidArgumentError(fmt::format("'{}' is not an IP address", text));
 }
 
 std::uint32_t IpAddress::v4_value() const noexcept {
@@ -71,14 +71,14 @@ std::string IpAddress::str() const {
 absl::StatusOr<IpNetwork> IpNetwork::parse(std::string_view text) {
   const auto slash = text.find('/');
   auto base = IpAddress::parse(text.substr(0, slash));
-  if (!base.ok()) return absl::InvalidArgumentError(absl::StrCat("'", text, "' is neither an IP address nor a CIDR block"));
+  if (!base.ok()) return absl::InvalidArgumentError(fmt::format("'{}' is neither an IP address nor a CIDR block", text));
   const unsigned most = base->is_v4() ? 32 : 128;
   unsigned prefix = most;
   if (slash != std::string_view::npos) {
     const auto digits = text.substr(slash + 1);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), prefix);
     if (digits.empty() || error != std::errc{} || end != digits.data() + digits.size() || prefix > most) {
-      return absl::InvalidArgumentError(absl::StrCat("'", text, "': the prefix length must be 0 to ", most));
+      return absl::InvalidArgumentError(fmt::format("'{}': the prefix length must be 0 to {}", text, most));
     }
   }
   return IpNetwork{*base, static_cast<std::uint8_t>(prefix)};
