@@ -1,0 +1,1 @@
+#include "api/call_context.hpp"

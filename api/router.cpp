@@ -1,0 +1,1 @@
+#include "api/service.hpp"

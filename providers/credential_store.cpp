@@ -1,0 +1,1 @@
+#include "providers/credential_store.hpp"

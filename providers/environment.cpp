@@ -1,0 +1,1 @@
+#include "providers/environment.hpp"
