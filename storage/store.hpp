@@ -15,23 +15,20 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "storage/labels.hpp"
+
 namespace openshell::storage {
 
-using Labels = std::map<std::string, std::string>;
-
-constexpr std::size_t kMaxPageSize = 1000;     ///< rows one list() gives at most
-constexpr std::size_t kDefaultPageSize = 100;  ///< what a page size of 0 means
-constexpr std::size_t kMaxSelectorPairs = 64;
+constexpr std::size_t kMaxPageSize = 1000;       ///< rows one list() gives at most
+constexpr std::size_t kDefaultPageSize = 100;    ///< what a page size of 0 means
 constexpr std::size_t kMaxPageTokenBytes = 256;  ///< the published client stops at 1 MiB of tokens in 10,000 pages
 
 /// One row. `payload` is a private message of whoever owns the type; the columns beside it are what can be searched and compared.
@@ -67,14 +64,10 @@ inline constexpr std::string_view kSandboxSettings = "sandbox_settings";
 inline constexpr std::string_view kMutationAdmission = "mutation_admission_v1";
 }  // namespace types
 
-/// A label selector as the API takes it: `k=v[,k=v...]`, blanks trimmed, empty pairs skipped, all pairs must match, at most 64 pairs, blank
-/// text matches everything. INVALID_ARGUMENT with the text the public interface promises.
-absl::StatusOr<Labels> parse_label_selector(std::string_view text);
-
 /// Where a page ended. Opaque to everybody but a Store.
 struct Cursor {
-  std::int64_t created_at_ms = 0;
-  std::string name;
+  std::int64_t position = 0;  ///< creation time of the last row, or its version where the order is by version
+  std::string name;           ///< may be left out where it is long: the row is then found by id
   std::string workspace;
   std::string id;
 };
