@@ -301,7 +301,7 @@ struct BackendAudit {
   };
   Capabilities capabilities;
   bool no_new_privileges = false, sandbox_dumpable = true, child_dumpable = false, core_limit_zero = false;
-  std::string native_architecture;  ///< "x86_64", "aarch64"
+  bool native_architecture = false;
   std::string kernel_release;
   Seccomp seccomp;
   std::uint32_t landlock_abi = 0;

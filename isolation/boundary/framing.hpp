@@ -57,6 +57,8 @@ class ProcessFrameDecoder {
   /// afterwards.
   absl::Status append(std::string_view bytes);
   std::optional<ProcessFrame> next();
+  /// True once a header was refused, be it in append() or, for a later frame of the same bytes, in next(): the stream must end.
+  [[nodiscard]] bool dead() const noexcept { return dead_; }
   /// Whole and partial bytes held, for back-pressure.
   [[nodiscard]] std::size_t buffered() const noexcept { return buffer_.size() - start_; }
   /// Bytes behind the frames taken so far: after a channel-5 decision they are the relay's.
@@ -87,6 +89,8 @@ class MediationFrameDecoder {
   /// InvalidArgument for an unknown kind, a length of 0 or above kMaxMediationJsonBytes; the decoder is dead afterwards.
   absl::Status append(std::string_view bytes);
   std::optional<MediationFrame> next();
+  /// As of ProcessFrameDecoder.
+  [[nodiscard]] bool dead() const noexcept { return dead_; }
 
  private:
   absl::Status check_header() const;
