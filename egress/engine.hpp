@@ -17,21 +17,18 @@
 #include "egress/generation.hpp"
 #include "egress/open_intent.hpp"
 #include "egress/stream.hpp"
-#include "messages/secret.hpp"
 #include "messages/values.hpp"
+
+namespace openshell::pki {
+class CertificateAuthority;
+}
 
 namespace openshell::egress {
 
-/// The sandbox CA. Lives as long as the supervisor process; the key exists nowhere else.
-struct InterceptionCa {
-  std::string certificate_pem;
-  Secret key_pem;
-};
-
 struct EngineOptions {
-  std::string sandbox_id;                ///< seeds the DNS epoch the first time
-  std::string state_dir;                 ///< holds `policy-dns-epoch`; empty: epoch 0, for tests
-  std::optional<InterceptionCa> ca;      ///< absent: nothing can be inspected, so every endpoint that is not raw is refused
+  std::string sandbox_id;                               ///< seeds the DNS epoch the first time
+  std::string state_dir;                                ///< holds `policy-dns-epoch`; empty: epoch 0, for tests
+  std::shared_ptr<const pki::CertificateAuthority> ca;  ///< the sandbox CA; null: nothing can be inspected, so only raw endpoints open
   std::vector<std::string> resolvers;    ///< `ADDRESS:PORT`, tried in order, 8 at most; empty: first nameserver of /etc/resolv.conf
   std::string additional_ca_bundle_pem;  ///< added to the upstream roots
   bool use_system_roots = true;          ///< the host's own bundle file

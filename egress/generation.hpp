@@ -32,6 +32,7 @@ struct Generation {
   std::string quarantine_reason;
   std::shared_ptr<const CredentialTable> credentials;  ///< null: none; every placeholder in a request head is refused
   DeniedHttp denied_http = DeniedHttp::kRefuse;
+  bool gateway_global_policy = false;        ///< an administrator's policy for all sandboxes: generic credentials resolve nowhere under it
   bool agent_proposals = false;              ///< structured denials carry `next_steps` and `agent_guidance`
   std::optional<IpAddress> host_gateway_ip;  ///< where `host.openshell.internal` and its synonyms lead; 127.0.0.1 with the process driver
 };

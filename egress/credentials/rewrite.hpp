@@ -1,0 +1,34 @@
+// Puts secrets where placeholders stand in a request head, and takes them out of response heads again.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+#include <vector>
+
+#include "egress/credentials/table.hpp"
+#include "egress/http/head.hpp"
+
+namespace openshell::egress {
+
+/// What one request was given.
+struct UsedCredentials {
+  std::vector<std::string> keys;
+  std::vector<Secret> texts;  ///< every form in which a secret was written, for masking
+  [[nodiscard]] bool any() const noexcept { return !keys.empty(); }
+};
+
+/// Resolves placeholders in the Authorization header: the whole value, `<word> <placeholder>`, or inside `Basic <base64>`. A marker
+/// anywhere else in the head, or one that remains, is refused. `table` null: every marker is. Nothing of `head` is changed on an error.
+/// PERMISSION_DENIED: answer 403 credential_endpoint_mismatch; FAILED_PRECONDITION: 500 credential_unavailable. No message holds a secret,
+/// a placeholder or a key.
+absl::StatusOr<UsedCredentials> resolve_head(http::RequestHead& head, const CredentialTable* table, const CredentialScope& scope,
+                                             CredentialTable::Now now);
+
+/// True where the target or a header field holds a reserved marker, inside Basic too.
+bool head_has_marker(const http::RequestHead& head);
+
+/// Replaces every text of `used` in reason and header values. True: something was masked.
+bool mask_head(http::ResponseHead& head, const UsedCredentials& used);
+
+}  // namespace openshell::egress

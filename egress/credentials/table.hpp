@@ -1,0 +1,82 @@
+// What the placeholders of one generation mean, and for which request.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "egress/credentials.hpp"
+#include "egress/credentials/pattern.hpp"
+#include "egress/credentials/placeholder.hpp"
+#include "messages/secret.hpp"
+
+namespace openshell::egress {
+
+/// The request that wants a credential.
+struct CredentialScope {
+  std::string_view host;
+  Port port;
+  std::string_view path;           ///< canonical, without query, placeholders redacted
+  bool explicit_endpoint = false;  ///< a user rule names this host and port literally and inspects: generic keys resolve here
+};
+
+class CredentialTable {
+ public:
+  using Now = std::chrono::system_clock::time_point;
+
+  /// PERMISSION_DENIED: bound to other endpoints. FAILED_PRECONDITION: unknown, revoked, expired or not usable. No message holds the key.
+  [[nodiscard]] absl::StatusOr<Secret> resolve(const Placeholder& token, const CredentialScope& scope, Now now) const;
+
+  /// True where any key could resolve for this request.
+  [[nodiscard]] bool any_for(const CredentialScope& scope) const;
+  /// Equal under two tables: the credential is the same, whatever its value. Empty: the key is not there.
+  [[nodiscard]] std::string identity(const std::string& key) const;
+  [[nodiscard]] std::uint64_t revision() const noexcept { return revision_; }
+
+ private:
+  friend class CredentialLedger;
+  struct Value {
+    Secret secret;
+    std::optional<Now> expires;
+  };
+  struct Endpoint {
+    PartsPattern host;
+    std::uint32_t port;
+    PartsPattern path;
+  };
+  struct Key {
+    Value current;
+    bool bound = false;
+    std::string identity;
+    std::string handle;
+    std::vector<Endpoint> endpoints;
+  };
+  struct Retained {
+    std::uint64_t revision = 0;
+    std::map<std::string, Value> values;
+  };
+  struct Epoch {
+    std::string identity;
+    std::set<std::uint64_t> revisions;
+  };
+
+  [[nodiscard]] static bool covers(const Key& key, const CredentialScope& scope);
+
+  bool revoked_ = false;
+  std::uint64_t revision_ = 0;
+  std::map<std::string, Key> keys_;
+  std::deque<Retained> retained_;        // oldest first, the current one included
+  std::map<std::string, Epoch> epochs_;  // bound keys without a stable handle
+  std::set<std::string> ever_bound_;
+};
+
+}  // namespace openshell::egress
