@@ -2,13 +2,16 @@
 #pragma once
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <caf/atom.hpp>
 #include <caf/error.hpp>
 #include <caf/message.hpp>
 #include <caf/sec.hpp>
+#include <caf/typed_response_promise.hpp>
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace openshell {
 
@@ -32,6 +35,26 @@ inline absl::Status to_status(const caf::error& error) {
   if (error == caf::sec::request_timeout) return absl::DeadlineExceededError("the actor did not answer in time");
   if (error == caf::sec::request_receiver_down) return absl::UnavailableError("the actor is gone");
   return absl::InternalError("actor error " + std::to_string(error.code()));
+}
+
+/// Answers a request whose answer is void. (CAF 0.17 has no `deliver()` without a value on the typed promise.)
+inline void deliver(caf::typed_response_promise<void> promise, const absl::Status& status) {
+  auto& untyped = static_cast<caf::response_promise&>(promise);
+  if (status.ok()) {
+    untyped.deliver(caf::unit);
+  } else {
+    untyped.deliver(to_error(status));
+  }
+}
+
+/// Answers a request whose answer is one value.
+template <class T>
+void deliver(caf::typed_response_promise<T> promise, absl::StatusOr<T> answer) {
+  if (answer.ok()) {
+    promise.deliver(*std::move(answer));
+  } else {
+    promise.deliver(to_error(answer.status()));
+  }
 }
 
 }  // namespace openshell

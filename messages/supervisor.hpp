@@ -51,6 +51,7 @@ using reported_atom = caf::atom_constant<caf::atom("reported")>;
 using run_atom = caf::atom_constant<caf::atom("run")>;
 using start_atom = caf::atom_constant<caf::atom("start")>;
 using stop_atom = caf::atom_constant<caf::atom("stop")>;
+using submit_atom = caf::atom_constant<caf::atom("submit")>;
 using tick_atom = caf::atom_constant<caf::atom("tick")>;
 using wake_atom = caf::atom_constant<caf::atom("wake")>;
 
@@ -92,6 +93,11 @@ struct ProviderEnvironment {
   std::string attachment_epoch;
   std::string policy_hash;
   std::shared_ptr<const v1::GetSandboxProviderEnvironmentResponse> content;
+};
+
+/// A policy for the gateway to store. Its layers of providers (`_provider_*`) were taken out.
+struct PolicyUpload {
+  std::shared_ptr<const sandbox::v1::SandboxPolicy> policy;
 };
 
 enum class PolicyOutcome : std::uint8_t { loaded, failed };
@@ -224,8 +230,9 @@ struct LogLine {
 struct RelayRequest {
   std::string channel_id;
   std::string service_id;
-  std::string tcp_host;  ///< empty: target ssh (or an internal service)
-  std::uint16_t tcp_port = 0;
+  std::string tcp_host;
+  std::uint16_t tcp_port = 0;  ///< 0 with `tcp`: out of range, refused
+  bool tcp = false;            ///< false: target ssh, or an internal service
 };
 
 /// What the stream of a session brought. `connection` is the number of the attempt: events of an older one are ignored.
@@ -281,6 +288,8 @@ using GatewayClient = caf::typed_actor<
     caf::replies_to<config_atom>::with<ConfigSnapshot>,
     // From PolicyPoller. The provider environment as of now; the caller compares it with its snapshot.
     caf::replies_to<environ_atom>::with<ProviderEnvironment>,
+    // From the start-up. Stores the discovered or enriched policy as a new revision; it is read back with `config`.
+    caf::replies_to<submit_atom, PolicyUpload>::with<void>,
     // From StatusOutbox. Void once the gateway has stored the status.
     caf::replies_to<reported_atom, PolicyStatus>::with<void>,
     // From RuntimePublisher. Void once the gateway recorded the admission.
@@ -375,8 +384,6 @@ using Session = Introspectable::extend<
     caf::reacts_to<event_atom, SessionEvent>,
     // From PolicyPoller. The poll that these nudges asked for was handled.
     caf::reacts_to<applied_atom, std::vector<std::string>>,
-    // From the relays. RelayOpenResult for a channel: empty text is success.
-    caf::reacts_to<reported_atom, std::string, std::string>,
     // From itself: heartbeat and reconnect timers; the number tells an outdated one.
     caf::reacts_to<tick_atom, std::uint64_t>,
     // From the root. Ends the stream; nothing is reopened.
@@ -399,6 +406,7 @@ using LogPush = Introspectable::extend<
 #define OPENSHELL_SUPERVISOR_VALUE(T) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::supervisor::T)
 OPENSHELL_SUPERVISOR_VALUE(ConfigSnapshot)
 OPENSHELL_SUPERVISOR_VALUE(ProviderEnvironment)
+OPENSHELL_SUPERVISOR_VALUE(PolicyUpload)
 OPENSHELL_SUPERVISOR_VALUE(PolicyStatus)
 OPENSHELL_SUPERVISOR_VALUE(AdmissionReport)
 OPENSHELL_SUPERVISOR_VALUE(Candidate)

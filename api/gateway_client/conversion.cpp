@@ -27,18 +27,25 @@ absl::StatusOr<std::chrono::sys_seconds> to_seconds(bool present, const Timestam
 
 supervisor::SettingValue to_setting(const sandbox::v1::SettingValue& value) {
   switch (value.value_case()) {
-    case sandbox::v1::SettingValue::kBoolValue: return value.bool_value();
-    case sandbox::v1::SettingValue::kIntValue: return value.int_value();
-    case sandbox::v1::SettingValue::kBytesValue: return supervisor::SettingBytes{value.bytes_value()};
-    default: return value.string_value();
+    case sandbox::v1::SettingValue::kBoolValue:
+      return value.bool_value();
+    case sandbox::v1::SettingValue::kIntValue:
+      return value.int_value();
+    case sandbox::v1::SettingValue::kBytesValue:
+      return supervisor::SettingBytes{value.bytes_value()};
+    default:
+      return value.string_value();
   }
 }
 
 supervisor::PolicySource to_source(sandbox::v1::PolicySource source) {
   switch (source) {
-    case sandbox::v1::POLICY_SOURCE_SANDBOX: return supervisor::PolicySource::sandbox;
-    case sandbox::v1::POLICY_SOURCE_GLOBAL: return supervisor::PolicySource::global;
-    default: return supervisor::PolicySource::none;
+    case sandbox::v1::POLICY_SOURCE_SANDBOX:
+      return supervisor::PolicySource::sandbox;
+    case sandbox::v1::POLICY_SOURCE_GLOBAL:
+      return supervisor::PolicySource::global;
+    default:
+      return supervisor::PolicySource::none;
   }
 }
 
@@ -113,7 +120,10 @@ absl::StatusOr<TokenPair> to_tokens(const v1::RefreshSandboxTokenResponse& respo
   if (!gateway.ok()) return gateway.status();
   auto sandbox = to_seconds(response.has_sandbox_expiration_time(), response.sandbox_expiration_time(), "sandbox_expiration_time");
   if (!sandbox.ok()) return sandbox.status();
-  return TokenPair{{Secret{response.token()}, *gateway}, {Secret{response.sandbox_token()}, *sandbox}, response.session_id(), response.credential_epoch()};
+  return TokenPair{{Secret{response.token()}, *gateway},
+                   {Secret{response.sandbox_token()}, *sandbox},
+                   response.session_id(),
+                   response.credential_epoch()};
 }
 
 void fill(const supervisor::AdmissionReport& report, const std::string& instance_id, v1::ReportSandboxConfigurationRequest& out) {
@@ -121,9 +131,15 @@ void fill(const supervisor::AdmissionReport& report, const std::string& instance
   auto& admission = *out.mutable_admission();
   admission.set_instance_id(instance_id);
   switch (report.state) {
-    case supervisor::AdmissionState::pending: admission.set_state(v1::CONFIGURATION_ADMISSION_STATE_PENDING); break;
-    case supervisor::AdmissionState::accepted: admission.set_state(v1::CONFIGURATION_ADMISSION_STATE_ACCEPTED); break;
-    case supervisor::AdmissionState::rejected: admission.set_state(v1::CONFIGURATION_ADMISSION_STATE_REJECTED); break;
+    case supervisor::AdmissionState::pending:
+      admission.set_state(v1::CONFIGURATION_ADMISSION_STATE_PENDING);
+      break;
+    case supervisor::AdmissionState::accepted:
+      admission.set_state(v1::CONFIGURATION_ADMISSION_STATE_ACCEPTED);
+      break;
+    case supervisor::AdmissionState::rejected:
+      admission.set_state(v1::CONFIGURATION_ADMISSION_STATE_REJECTED);
+      break;
   }
   admission.set_policy_version(static_cast<std::uint32_t>(report.version.value));
   admission.set_policy_hash(report.policy_hash);
@@ -188,11 +204,15 @@ std::optional<supervisor::SessionEvent> to_event(std::uint64_t connection, const
     case v1::GatewayMessage::kSessionAccepted: {
       const auto& accepted = message.session_accepted();
       const auto& interval = accepted.heartbeat_interval();
-      event.what = Event::Accepted{accepted.session_id(), std::chrono::milliseconds{interval.seconds() * 1000 + interval.nanos() / 1'000'000}};
+      event.what =
+          Event::Accepted{accepted.session_id(), std::chrono::milliseconds{interval.seconds() * 1000 + interval.nanos() / 1'000'000}};
       return event;
     }
-    case v1::GatewayMessage::kSessionRejected: event.what = Event::Rejected{message.session_rejected().reason()}; return event;
-    case v1::GatewayMessage::kHeartbeat: return event;
+    case v1::GatewayMessage::kSessionRejected:
+      event.what = Event::Rejected{message.session_rejected().reason()};
+      return event;
+    case v1::GatewayMessage::kHeartbeat:
+      return event;
     case v1::GatewayMessage::kRelayOpen: {
       const auto& open = message.relay_open();
       supervisor::RelayRequest request{open.channel_id(), open.service_id(), {}, 0, open.has_tcp()};
@@ -203,7 +223,9 @@ std::optional<supervisor::SessionEvent> to_event(std::uint64_t connection, const
       event.what = Event::RelayOpened{std::move(request)};
       return event;
     }
-    case v1::GatewayMessage::kRelayClose: event.what = Event::RelayClosed{message.relay_close().channel_id(), message.relay_close().reason()}; return event;
+    case v1::GatewayMessage::kRelayClose:
+      event.what = Event::RelayClosed{message.relay_close().channel_id(), message.relay_close().reason()};
+      return event;
     case v1::GatewayMessage::kConfigUpdate: {
       const auto& update = message.config_update();
       event.what = Event::ConfigUpdate{update.update_id(), update.has_sandbox_config() || update.has_provider_environment()};
@@ -212,7 +234,8 @@ std::optional<supervisor::SessionEvent> to_event(std::uint64_t connection, const
     case v1::GatewayMessage::kSessionRedirect:  // switched off on both sides: as good as the end of the stream
       event.what = Event::Ended{static_cast<int>(absl::StatusCode::kUnavailable), "the gateway sent a redirect"};
       return event;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

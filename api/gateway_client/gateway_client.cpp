@@ -26,35 +26,18 @@ void run_on(const GatewayClient& actor, std::function<void()> work) {
   caf::anon_send(actor, run_atom::value, Completion{std::make_shared<std::function<void()>>(std::move(work))});
 }
 
-template <class T>
-void deliver(caf::typed_response_promise<T> promise, absl::StatusOr<T> answer) {
-  if (answer.ok()) {
-    promise.deliver(*std::move(answer));
-  } else {
-    promise.deliver(to_error(answer.status()));
-  }
-}
-
 /// The callback of an RPC whose answer is a value.
 template <class T>
 auto answer_to(Self self, caf::typed_response_promise<T> promise) {
   return [actor = GatewayClient{self}, promise](absl::StatusOr<T> answer) {
     auto held = std::make_shared<absl::StatusOr<T>>(std::move(answer));
-    run_on(actor, [promise, held]() mutable { deliver(promise, std::move(*held)); });
+    run_on(actor, [promise, held] { deliver(promise, std::move(*held)); });
   };
 }
 
 /// The callback of an RPC whose answer says nothing.
 auto answer_to(Self self, caf::typed_response_promise<void> promise) {
-  return [actor = GatewayClient{self}, promise](absl::Status status) {
-    run_on(actor, [promise, status]() mutable {
-      if (status.ok()) {
-        promise.deliver();
-      } else {
-        promise.deliver(to_error(status));
-      }
-    });
-  };
+  return [actor = GatewayClient{self}, promise](absl::Status status) { run_on(actor, [promise, status] { deliver(promise, status); }); };
 }
 
 void renew(Self self);
@@ -69,13 +52,7 @@ void schedule_renewal(Self self, std::chrono::seconds after) {
 void renew(Self self) {
   self->state.connection->renew_tokens([actor = GatewayClient{self}, self](absl::Status status) {
     run_on(actor, [self, status] {
-      for (auto& promise : std::exchange(self->state.waiting_for_renewal, {})) {
-        if (status.ok()) {
-          promise.deliver();
-        } else {
-          promise.deliver(to_error(status));
-        }
-      }
+      for (auto& promise : std::exchange(self->state.waiting_for_renewal, {})) deliver(promise, status);
       const auto& tokens = self->state.connection->tokens();
       schedule_renewal(self, status.ok() ? tokens.until_renewal(std::chrono::system_clock::now(), jitter()) : kRenewalRetry);
     });

@@ -67,13 +67,14 @@ void call(const GatewayConnection& connection, Method method, Request request, D
   state->context.set_deadline(std::chrono::system_clock::now() + kGatewayCallDeadline);
   state->context.set_wait_for_ready(true);  // a channel in back-off waits for its deadline instead of failing at once
   auto shared_done = std::make_shared<Done>(std::move(done));
-  ((*connection.stub().rpc->async()).*method)(&state->context, &state->request, &state->response, [state, shared_done](const grpc::Status& status) {
-    if (!status.ok()) return (*shared_done)(to_absl(status));
-    (*shared_done)(std::move(state->response));
-  });
+  (static_cast<v1::OpenShell::StubInterface::async_interface*>(connection.stub().rpc->async())->*method)(
+      &state->context, &state->request, &state->response, [state, shared_done](const grpc::Status& status) {
+        if (!status.ok()) return (*shared_done)(to_absl(status));
+        (*shared_done)(std::move(state->response));
+      });
 }
 
-using Async = v1::OpenShell::Stub::async;
+using Async = v1::OpenShell::StubInterface::async_interface;
 template <class Request, class Response>
 using Method = void (Async::*)(grpc::ClientContext*, const Request*, Response*, std::function<void(grpc::Status)>);
 
@@ -133,7 +134,8 @@ void GatewayConnection::get_environment(Done<supervisor::ProviderEnvironment> do
   Method<decltype(request), Response> method = &Async::GetSandboxProviderEnvironment;
   call<decltype(request), Response>(*this, method, request, [done = std::move(done)](absl::StatusOr<Response> response) mutable {
     if (!response.ok()) return done(response.status());
-    supervisor::ProviderEnvironment out{response->provider_env_revision(), response->provider_attachment_epoch(), response->policy_hash(), nullptr};
+    supervisor::ProviderEnvironment out{response->provider_env_revision(), response->provider_attachment_epoch(), response->policy_hash(),
+                                        nullptr};
     out.content = std::make_shared<const Response>(*std::move(response));
     done(std::move(out));
   });

@@ -32,13 +32,14 @@ struct GatewayOptions {
   std::string tls_server_name;  ///< overrides the name in the endpoint; empty: none
   std::string sandbox_id;
   std::string sandbox_name;
-  std::string instance_id;      ///< of this supervisor process (UUID)
+  std::string instance_id;  ///< of this supervisor process (UUID)
 };
 
 /// The one HTTP/2 connection to the gateway, shared by unary calls, the session, relays and logs. Any thread.
 class GatewayConnection {
  public:
-  /// InvalidArgument for an endpoint of another scheme, FailedPrecondition where the CA is missing or unreadable. Connects with the first call.
+  /// InvalidArgument for an endpoint of another scheme, FailedPrecondition where the CA is missing or unreadable. Connects with the first
+  /// call.
   static absl::StatusOr<std::shared_ptr<GatewayConnection>> make(GatewayOptions options, std::shared_ptr<TokenSlots> tokens);
   ~GatewayConnection();
   GatewayConnection(const GatewayConnection&) = delete;

@@ -1,4 +1,5 @@
-// A bidirectional gRPC call as a stream of bytes: relays of the gateway and exchanges of the boundary channel are both read and written through it.
+// A bidirectional gRPC call as a stream of bytes: relays of the gateway and exchanges of the boundary channel are both read and written
+// through it.
 #pragma once
 
 #include <absl/status/status.h>
@@ -18,16 +19,18 @@
 
 namespace openshell::api {
 
-inline absl::Status to_absl(const grpc::Status& status) { return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()}; }
+inline absl::Status to_absl(const grpc::Status& status) {
+  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+}
 
 /// `Traits` says how bytes stand in a message:
 ///   static constexpr std::size_t kMaxBytes;                          what one message carries at most
 ///   static void put(Message&, std::string_view);
 ///   static std::optional<std::string> take(Message&);                nothing: the message is a protocol error
 ///
-/// A message with no bytes ends the peer's direction, since a server cannot end its own without ending the call; the end of the call with OK means the same.
-/// This side ends its direction with WritesDone. Any other end of the call is an error of the stream, never an end of bytes.
-/// One read of gRPC is asked for at a time, and only when the owner reads, so that HTTP/2 flow control is what slows the peer.
+/// A message with no bytes ends the peer's direction, since a server cannot end its own without ending the call; the end of the call with
+/// OK means the same. This side ends its direction with WritesDone. Any other end of the call is an error of the stream, never an end of
+/// bytes. One read of gRPC is asked for at a time, and only when the owner reads, so that HTTP/2 flow control is what slows the peer.
 template <class Message, class Traits>
 class GrpcByteStream final : public egress::ByteStream {
  public:

@@ -9,7 +9,8 @@
 
 namespace openshell::api {
 
-class SessionStream::Call final : public grpc::ClientBidiReactor<v1::SupervisorMessage, v1::GatewayMessage>, public std::enable_shared_from_this<Call> {
+class SessionStream::Call final : public grpc::ClientBidiReactor<v1::SupervisorMessage, v1::GatewayMessage>,
+                                  public std::enable_shared_from_this<Call> {
  public:
   Call(std::uint64_t connection, Sink sink) : connection_{connection}, sink_{std::move(sink)} {}
 

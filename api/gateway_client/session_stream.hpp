@@ -9,7 +9,8 @@ namespace openshell::api {
 
 class GatewayConnection;
 
-/// The ConnectSupervisor stream over gRPC. What is to be sent waits in a queue of 64; a full queue ends the stream, since the gateway does not read.
+/// The ConnectSupervisor stream over gRPC. What is to be sent waits in a queue of 64; a full queue ends the stream, since the gateway does
+/// not read.
 class SessionStream final : public supervisor::SessionTransport {
  public:
   static constexpr std::size_t kMaxQueued = 64;  ///< messages

@@ -33,7 +33,8 @@ absl::StatusOr<Secret> TokenSlots::sandbox_authorization(Now now) const {
 
 absl::Status TokenSlots::replace(TokenPair renewed) {
   const std::lock_guard lock{mutex_};
-  if (renewed.gateway.token.empty() || renewed.sandbox.token.empty()) return absl::InvalidArgumentError("token renewal: one of the two tokens is missing");
+  if (renewed.gateway.token.empty() || renewed.sandbox.token.empty())
+    return absl::InvalidArgumentError("token renewal: one of the two tokens is missing");
   if (renewed.session_id != pair_.session_id) return absl::InvalidArgumentError("token renewal: the tokens are for another session");
   if (renewed.epoch < pair_.epoch) return absl::InvalidArgumentError("token renewal: the credential epoch goes back");
   pair_ = std::move(renewed);

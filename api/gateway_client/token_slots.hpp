@@ -27,7 +27,8 @@ struct TokenPair {
 };
 
 /// The only place of the process where its bearers live. Any thread.
-/// An expired token is never handed out; a renewal with one half missing, another session or an older epoch changes nothing. [spec: gateway client]
+/// An expired token is never handed out; a renewal with one half missing, another session or an older epoch changes nothing. [spec: gateway
+/// client]
 class TokenSlots {
  public:
   using Now = std::chrono::system_clock::time_point;
@@ -41,8 +42,8 @@ class TokenSlots {
   /// InvalidArgument and no change when the pair is not a renewal of what is installed.
   absl::Status replace(TokenPair renewed);
 
-  /// How long to wait with the next renewal: 80 % of the shorter life that is left, 1 s at least and 12 h at most, 6 h where neither expires, 1 s where one has
-  /// expired already. `jitter` in 0..1 shortens it by up to 9 %.
+  /// How long to wait with the next renewal: 80 % of the shorter life that is left, 1 s at least and 12 h at most, 6 h where neither
+  /// expires, 1 s where one has expired already. `jitter` in 0..1 shortens it by up to 9 %.
   [[nodiscard]] std::chrono::seconds until_renewal(Now now, double jitter) const;
 
   /// Counts successful renewals: whoever waits for one compares.
