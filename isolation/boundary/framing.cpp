@@ -44,7 +44,7 @@ std::string encode_control_frame(std::string_view json) {
 absl::Status ControlFrameDecoder::append(std::string_view bytes) {
   if (dead_) return absl::InvalidArgumentError("control stream already refused");
   buffer_.append(bytes);
-  if (buffer_.size() >= 4) {
+  if (!taken_ && buffer_.size() >= 4) {
     const std::uint64_t length = read_big_endian(buffer_, 0, 4);
     if (length == 0 || length > kMaxControlFrameBytes) {
       dead_ = true;
@@ -56,11 +56,12 @@ absl::Status ControlFrameDecoder::append(std::string_view bytes) {
 }
 
 std::optional<std::string> ControlFrameDecoder::next() {
-  if (dead_ || buffer_.size() < 4) return std::nullopt;
+  if (dead_ || taken_ || buffer_.size() < 4) return std::nullopt;
   const std::size_t length = read_big_endian(buffer_, 0, 4);
-  if (length == 0 || length > kMaxControlFrameBytes || buffer_.size() - 4 < length) return std::nullopt;
+  if (buffer_.size() - 4 < length) return std::nullopt;
   std::string json = buffer_.substr(4, length);
   buffer_.erase(0, 4 + length);
+  taken_ = true;
   return json;
 }
 

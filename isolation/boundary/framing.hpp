@@ -34,6 +34,7 @@ class ControlFrameDecoder {
 
  private:
   std::string buffer_;
+  bool taken_ = false;  // what comes now is no frame any more
   bool dead_ = false;
 };
 
