@@ -20,7 +20,8 @@ namespace openshell::egress {
 /// - Backpressure is the pull: nothing is read from the carrier (beyond its own flow-control window) unless `read` was called, and `write`
 ///   completes only when the carrier has taken the bytes. Nobody queues without bound behind either.
 /// - After `reset()` every outstanding completion runs with ABORTED, and so does every later call.
-/// - The last owner may let go while calls are outstanding: that is a `reset()`.
+/// - The last owner may let go while calls are outstanding: that is a `reset()`. Let go with nothing outstanding after `shutdown_write()`,
+///   the stream ends in order and what the peer still sends is thrown away; let go without it, that is a `reset()` too.
 class ByteStream {
  public:
   /// OK and 1..kMaxChunk bytes; OK and no bytes: the peer ended this direction (from then on always); an error: the stream is broken.

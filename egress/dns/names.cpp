@@ -13,8 +13,8 @@ bool is_public_host_name(std::string_view name) {
 }
 
 NameKind classify_name(std::string_view name) {
-  if (name == kPolicyLocal) return NameKind::kPolicyLocal;
-  if (name == kProxyLocal) return NameKind::kProxyLocal;
+  if (name == kPolicyLocalName) return NameKind::kPolicyLocal;
+  if (name == kProxyLocalName) return NameKind::kProxyLocal;
   if (policy::is_host_alias(name)) return NameKind::kHostAlias;
   for (const std::string_view zone : {".local", ".localhost", ".in-addr.arpa", ".ip6.arpa"}) {
     if (name.ends_with(zone)) return NameKind::kNever;

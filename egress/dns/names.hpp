@@ -6,8 +6,8 @@
 
 namespace openshell::egress::dns {
 
-inline constexpr std::string_view kPolicyLocal = "policy.local";
-inline constexpr std::string_view kProxyLocal = "proxy.local";
+inline constexpr std::string_view kPolicyLocalName = "policy.local";
+inline constexpr std::string_view kProxyLocalName = "proxy.local";
 
 enum class NameKind : std::uint8_t {
   kPolicyLocal,  ///< always the same reserved address

@@ -1,0 +1,108 @@
+// Byte streams as coroutines see them. Everything here belongs to the engine's I/O thread.
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "egress/stream.hpp"
+
+namespace openshell::egress {
+
+namespace asio = boost::asio;
+template <class T>
+using Task = asio::awaitable<T>;
+
+/// ByteStream with the same contract, awaited. One read and one write at a time.
+class AsyncStream {
+ public:
+  AsyncStream() = default;
+  AsyncStream(const AsyncStream&) = delete;
+  AsyncStream& operator=(const AsyncStream&) = delete;
+  virtual ~AsyncStream() = default;
+  virtual Task<absl::StatusOr<std::string>> read() = 0;
+  virtual Task<absl::Status> write(std::string bytes) = 0;
+  virtual Task<void> shutdown_write() = 0;
+  virtual void reset() = 0;
+};
+
+/// Brings completions, which come on any thread, to the I/O thread. Keeps the context alive for completions that outlive the engine.
+class CarrierStream final : public AsyncStream {
+ public:
+  CarrierStream(std::shared_ptr<asio::io_context> io, std::shared_ptr<ByteStream> carrier)
+      : io_{std::move(io)}, carrier_{std::move(carrier)} {}
+  Task<absl::StatusOr<std::string>> read() override;
+  Task<absl::Status> write(std::string bytes) override;
+  Task<void> shutdown_write() override;
+  void reset() override { carrier_->reset(); }
+
+ private:
+  std::shared_ptr<asio::io_context> io_;
+  std::shared_ptr<ByteStream> carrier_;
+};
+
+/// `fd` is a connected stream socket; it is owned and made non-blocking.
+std::shared_ptr<ByteStream> make_socket_stream(const std::shared_ptr<asio::io_context>& io, int fd);
+
+/// Bytes that were read but not used yet, in front of a stream.
+class Reader {
+ public:
+  explicit Reader(AsyncStream& stream) : stream_{&stream} {}
+  /// Goes on reading from another stream (plaintext instead of ciphertext), with nothing buffered.
+  [[nodiscard]] std::string_view buffered() const noexcept { return std::string_view{buffer_}.substr(at_); }
+  void consume(std::size_t count) noexcept;
+  /// All that is buffered.
+  std::string take();
+  /// Reads once more. False: the peer ended its direction.
+  Task<absl::StatusOr<bool>> fill();
+
+ private:
+  AsyncStream* stream_;
+  std::string buffer_;
+  std::size_t at_ = 0;
+};
+
+/// Resets a stream when time is up, so that whoever waits on it wakes with an error. Dies with its scope.
+class Watchdog {
+ public:
+  Watchdog(asio::io_context& io, AsyncStream& stream) : timer_{std::make_shared<asio::steady_timer>(io)}, stream_{&stream} {}
+  ~Watchdog() { disarm(); }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  void arm(std::chrono::milliseconds after);
+  void disarm() noexcept;
+  [[nodiscard]] bool fired() const noexcept { return *fired_; }
+
+ private:
+  std::shared_ptr<asio::steady_timer> timer_;
+  AsyncStream* stream_;
+  std::shared_ptr<bool> fired_ = std::make_shared<bool>(false);
+  std::shared_ptr<bool> alive_;
+};
+
+/// A door that opens once; coroutines wait before it.
+class Gate {
+ public:
+  explicit Gate(asio::io_context& io) : timer_{io} {}
+  void open() {
+    open_ = true;
+    timer_.cancel();
+  }
+  Task<void> wait();
+
+ private:
+  asio::steady_timer timer_;
+  bool open_ = false;
+};
+
+}  // namespace openshell::egress

@@ -1,0 +1,238 @@
+#include "egress/io/tls.hpp"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "egress/ip_address.hpp"
+#include "pki/certificate.hpp"
+
+namespace openshell::egress {
+namespace {
+
+constexpr std::string_view kAlpn = "\x08http/1.1";
+constexpr std::array kSystemBundles = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+                                       "/etc/ssl/cert.pem"};
+constexpr std::size_t kPlaintextChunk = 16 * 1024;  // one TLS record
+
+std::string openssl_error() {
+  const auto code = ERR_get_error();
+  ERR_clear_error();
+  const char* text = code == 0 ? nullptr : ERR_reason_error_string(code);
+  return text == nullptr ? "TLS error" : text;
+}
+
+/// Picks http/1.1 where the client offers it; a client that offers only others gets no protocol and speaks HTTP/1.1 or nothing.
+int select_alpn(SSL*, const unsigned char** out, unsigned char* length, const unsigned char* offered, unsigned int offered_length, void*) {
+  unsigned char* chosen = nullptr;
+  const auto result = SSL_select_next_proto(&chosen, length, reinterpret_cast<const unsigned char*>(kAlpn.data()),
+                                            static_cast<unsigned int>(kAlpn.size()), offered, offered_length);
+  if (result != OPENSSL_NPN_NEGOTIATED) return SSL_TLSEXT_ERR_NOACK;
+  *out = chosen;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+SslContext new_context(const SSL_METHOD* method) {
+  SslContext context{SSL_CTX_new(method), [](ssl_ctx_st* raw) { SSL_CTX_free(raw); }};
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(context.get(), 0);
+  SSL_CTX_set_max_early_data(context.get(), 0);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  return context;
+}
+
+absl::Status add_roots(SSL_CTX* context, std::string_view pem, std::size_t& count) {
+  const auto certificates = pki::certificates_from_pem(pem);
+  if (!certificates.ok()) return certificates.status();
+  for (const auto& certificate : *certificates) {
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(context), certificate.native());
+    ++count;
+  }
+  ERR_clear_error();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<SslContext> LeafCache::context_for(const std::string& host) {
+  if (ca_ == nullptr) return absl::FailedPreconditionError("there is no sandbox CA");
+  if (const auto known = contexts_.find(host); known != contexts_.end()) return known->second;
+  auto leaf = ca_->issue(pki::server_profile(host), pki::KeyKind::kP256);
+  if (!leaf.ok()) return leaf.status();
+  auto context = new_context(TLS_server_method());
+  SSL_CTX_set_alpn_select_cb(context.get(), &select_alpn, nullptr);
+  X509* authority = ca_->certificate().native();
+  if (SSL_CTX_use_certificate(context.get(), leaf->certificate.native()) != 1 ||
+      SSL_CTX_use_PrivateKey(context.get(), leaf->key.native()) != 1 || SSL_CTX_add1_chain_cert(context.get(), authority) != 1) {
+    return absl::InternalError(openssl_error());
+  }
+  if (contexts_.size() >= kMaxHosts) contexts_.clear();
+  contexts_.emplace(host, context);
+  return context;
+}
+
+absl::StatusOr<SslContext> make_upstream_context(bool system_roots, std::string_view additional_pem) {
+  auto context = new_context(TLS_client_method());
+  std::size_t count = 0;
+  for (const char* path : kSystemBundles) {
+    if (!system_roots || count > 0) break;
+    std::ifstream file{path, std::ios::binary};
+    const std::string pem{std::istreambuf_iterator<char>{file}, {}};
+    // A root that this OpenSSL cannot read must not take the others away, so the host's own file may be imperfect.
+    if (!pem.empty() && SSL_CTX_load_verify_file(context.get(), path) == 1) ++count;
+    ERR_clear_error();
+  }
+  if (!additional_pem.empty()) {
+    if (auto status = add_roots(context.get(), additional_pem, count); !status.ok()) {
+      return absl::InvalidArgumentError(fmt::format("additional CA bundle: {}", std::string{status.message()}));
+    }
+  }
+  if (count == 0) return absl::FailedPreconditionError("no trusted roots: the host has no CA bundle and no additional one was given");
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_alpn_protos(context.get(), reinterpret_cast<const unsigned char*>(kAlpn.data()), static_cast<unsigned int>(kAlpn.size()));
+  return context;
+}
+
+TlsStream::TlsStream(asio::io_context& io, AsyncStream& below, ssl_st* ssl) : io_{io}, below_{below}, ssl_{ssl} {
+  SSL_set_bio(ssl_, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+  BIO_set_mem_eof_return(SSL_get_rbio(ssl_), -1);
+}
+
+TlsStream::~TlsStream() { SSL_free(ssl_); }
+
+std::unique_ptr<TlsStream> TlsStream::server(asio::io_context& io, AsyncStream& below, const SslContext& context) {
+  SSL* ssl = SSL_new(context.get());
+  SSL_set_accept_state(ssl);
+  return std::unique_ptr<TlsStream>{new TlsStream{io, below, ssl}};
+}
+
+absl::StatusOr<std::unique_ptr<TlsStream>> TlsStream::client(asio::io_context& io, AsyncStream& below, const SslContext& context,
+                                                             const std::string& host) {
+  SSL* ssl = SSL_new(context.get());
+  std::unique_ptr<TlsStream> out{new TlsStream{io, below, ssl}};
+  SSL_set_connect_state(ssl);
+  auto* verify = SSL_get0_param(ssl);
+  X509_VERIFY_PARAM_set_hostflags(verify, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+  const bool literal = IpAddress::parse(host).ok();
+  const bool set =
+      literal ? X509_VERIFY_PARAM_set1_ip_asc(verify, host.c_str()) == 1
+              : X509_VERIFY_PARAM_set1_host(verify, host.c_str(), host.size()) == 1 && SSL_set_tlsext_host_name(ssl, host.c_str()) == 1;
+  if (!set) return absl::InternalError(openssl_error());
+  return out;
+}
+
+absl::Status TlsStream::failure() const {
+  const long verdict = SSL_get_verify_result(ssl_);
+  const auto reason = openssl_error();
+  if (!SSL_is_server(ssl_) && verdict != X509_V_OK) return absl::UnauthenticatedError(X509_verify_cert_error_string(verdict));
+  return absl::UnavailableError(reason);
+}
+
+Task<absl::Status> TlsStream::flush() {
+  while (flushing_) {
+    const auto other = flushing_;
+    co_await other->wait();
+  }
+  BIO* out = SSL_get_wbio(ssl_);
+  if (BIO_ctrl_pending(out) == 0) co_return absl::OkStatus();
+  flushing_ = std::make_shared<Gate>(io_);
+  absl::Status status;
+  while (status.ok() && BIO_ctrl_pending(out) > 0) {
+    std::string bytes(BIO_ctrl_pending(out), '\0');
+    BIO_read(out, bytes.data(), static_cast<int>(bytes.size()));
+    status = co_await below_.write(std::move(bytes));
+  }
+  const auto done = std::move(flushing_);
+  flushing_ = nullptr;
+  done->open();
+  co_return status;
+}
+
+Task<absl::StatusOr<bool>> TlsStream::feed() {
+  auto bytes = co_await below_.read();
+  if (!bytes.ok()) co_return bytes.status();
+  if (bytes->empty()) {
+    BIO_set_mem_eof_return(SSL_get_rbio(ssl_), 0);
+    co_return false;
+  }
+  BIO_write(SSL_get_rbio(ssl_), bytes->data(), static_cast<int>(bytes->size()));
+  co_return true;
+}
+
+Task<absl::Status> TlsStream::handshake(std::string first) {
+  if (!first.empty()) BIO_write(SSL_get_rbio(ssl_), first.data(), static_cast<int>(first.size()));
+  while (true) {
+    ERR_clear_error();
+    const int result = SSL_do_handshake(ssl_);
+    const int error = result == 1 ? SSL_ERROR_NONE : SSL_get_error(ssl_, result);
+    absl::Status failed;
+    if (error != SSL_ERROR_NONE && error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) failed = failure();
+    auto flushed = co_await flush();  // an alert too
+    if (!failed.ok()) co_return failed;
+    if (!flushed.ok()) co_return flushed;
+    if (error == SSL_ERROR_NONE) co_return absl::OkStatus();
+    const auto more = co_await feed();
+    if (!more.ok()) co_return more.status();
+    if (!*more) co_return absl::UnavailableError("peer ended the TLS handshake");
+  }
+}
+
+Task<absl::StatusOr<std::string>> TlsStream::read() {
+  while (true) {
+    std::string out;
+    bool ended = false;
+    absl::Status failed;
+    while (out.size() < ByteStream::kMaxChunk - kPlaintextChunk) {
+      const auto before = out.size();
+      out.resize(before + kPlaintextChunk);
+      std::size_t count = 0;
+      ERR_clear_error();
+      const int result = SSL_read_ex(ssl_, out.data() + before, kPlaintextChunk, &count);
+      out.resize(before + count);
+      if (result == 1) continue;
+      const int error = SSL_get_error(ssl_, result);
+      if (error == SSL_ERROR_ZERO_RETURN) {
+        ended = true;
+      } else if (error != SSL_ERROR_WANT_READ) {
+        failed = failure();
+      }
+      break;
+    }
+    if (!out.empty()) co_return out;
+    if (ended) co_return std::string{};
+    if (!failed.ok()) co_return failed;
+    if (auto status = co_await flush(); !status.ok()) co_return status;  // what the peer's message obliges us to say
+    const auto more = co_await feed();
+    if (!more.ok()) co_return more.status();
+    if (!*more && SSL_is_server(ssl_)) co_return std::string{};
+    if (!*more) co_return absl::UnavailableError("peer ended the connection without close_notify");
+  }
+}
+
+Task<absl::Status> TlsStream::write(std::string bytes) {
+  std::size_t written = 0;
+  ERR_clear_error();
+  if (SSL_write_ex(ssl_, bytes.data(), bytes.size(), &written) != 1) co_return failure();
+  auto status = co_await flush();
+  co_return status;
+}
+
+Task<void> TlsStream::shutdown_write() {
+  ERR_clear_error();
+  SSL_shutdown(ssl_);
+  const auto status = co_await flush();
+  if (status.ok()) co_await below_.shutdown_write();
+}
+
+}  // namespace openshell::egress
