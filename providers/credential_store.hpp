@@ -19,7 +19,7 @@ namespace openshell::providers {
 /// Names a stored value. Not secret, but internal: never shown to clients.
 struct CredentialHandle {
   std::string driver;        ///< "openshell-driver-db-credstore"
-  std::string handle;        ///< "v1:<64 hex>" or "v2:<64 hex>"
+  std::string handle;        ///< "v1:<64 hex>"
   storage::Labels metadata;  ///< algorithm, key_encryption_key_id
 };
 
