@@ -1,0 +1,39 @@
+// The commands of `openshell`. Each function adds its part of the command tree; the command that the user typed leaves its action behind.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <functional>
+#include <string>
+
+#include "cli/context.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace openshell::cli {
+
+/// Runs the command; the exit code, or an error that becomes exit 1.
+using Action = std::function<absl::StatusOr<int>(Context&)>;
+
+void add_gateway_commands(CLI::App& root, Action& chosen);   // gateway, status, whoami
+void add_sandbox_commands(CLI::App& root, Action& chosen);   // sandbox create, get, list, delete, exec, provider
+void add_log_commands(CLI::App& root, Action& chosen);       // logs
+void add_policy_commands(CLI::App& root, Action& chosen);    // policy set, get, list
+void add_settings_commands(CLI::App& root, Action& chosen);  // settings get, set, delete
+void add_provider_commands(CLI::App& root, Action& chosen);  // provider create, get, list, delete
+
+// Parts of `sandbox`, in files of their own.
+void add_sandbox_create(CLI::App& sandbox, Action& chosen);
+void add_sandbox_exec(CLI::App& sandbox, Action& chosen);
+void add_sandbox_provider(CLI::App& sandbox, Action& chosen);
+
+/// -o, --output table|yaml|json into `format`, and `-o` alone for table.
+void add_output_option(CLI::App& command, Format& format);
+/// --page-size and --page-token.
+void add_paging(CLI::App& command, int& size, std::string& token);
+/// The token goes to stderr beside a table, never into it.
+void note_next_page(const std::string& token);
+
+}  // namespace openshell::cli

@@ -1,0 +1,173 @@
+#include <absl/strings/str_cat.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/json.hpp>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "cli/commands/commands.hpp"
+#include "cli/sandbox_document.hpp"
+#include "cli/terminal.hpp"
+#include "openshell.pb.h"
+
+namespace openshell::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kStdinWait{200};  // how long input may take to end before it is streamed
+constexpr std::size_t kMaxRequestBytes = 1 << 20;     // the gateway's limit of one message
+constexpr std::size_t kStdinPiece = 4'096;
+
+struct Options {
+  std::string positional, name, workdir;
+  int timeout = 0;
+  bool tty = false, no_tty = false, no_login_shell = false;
+  std::vector<std::string> environment, words;
+};
+
+/// What stands on stdin: whole and ended, or a beginning with more to come.
+struct Input {
+  std::string bytes;
+  bool ended = false;
+};
+
+absl::StatusOr<Input> first_input(std::size_t room) {
+  Input input;
+  const auto end = std::chrono::steady_clock::now() + kStdinWait;
+  while (input.bytes.size() <= room) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+    pollfd fd{STDIN_FILENO, POLLIN, 0};
+    const int ready = poll(&fd, 1, left > 0 ? static_cast<int>(left) : 0);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return input;
+    char buffer[kStdinPiece];
+    const auto count = read(STDIN_FILENO, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count == 0 || (count < 0 && errno == EBADF)) {  // the end, or started with stdin closed
+      input.ended = true;
+      return input;
+    }
+    if (count < 0) return absl::InternalError(absl::StrCat("cannot read stdin: ", std::strerror(errno)));
+    input.bytes.append(buffer, static_cast<std::size_t>(count));
+  }
+  return input;
+}
+
+/// Hands out what was read before, then stdin piece by piece; nothing at its end.
+GatewayClient::NextInput stdin_pieces(std::string beginning) {
+  return [pending = std::move(beginning)]() mutable -> absl::StatusOr<std::optional<std::string>> {
+    if (!pending.empty()) {
+      auto piece = pending.substr(0, kStdinPiece);
+      pending.erase(0, piece.size());
+      return piece;
+    }
+    while (true) {
+      char buffer[kStdinPiece];
+      const auto count = read(STDIN_FILENO, buffer, sizeof buffer);
+      if (count > 0) return std::string(buffer, static_cast<std::size_t>(count));
+      if (count == 0) return std::nullopt;
+      if (errno != EINTR) return absl::InternalError(absl::StrCat("cannot read stdin: ", std::strerror(errno)));
+    }
+  };
+}
+
+absl::Status write_all(int fd, const std::string& bytes) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const auto count = write(fd, bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno != EINTR) return absl::InternalError(absl::StrCat("cannot write the command's output: ", std::strerror(errno)));
+    if (count > 0) done += static_cast<std::size_t>(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_ready(Context& context, GatewayClient& client, const std::string& name) {
+  auto request = context.scoped<v1::GetSandboxRequest>();
+  request.set_name(name);
+  auto answer = client.get_sandbox(request);
+  if (!answer.ok()) return answer.status();
+  const auto& status = answer->sandbox().status();
+  const auto phase = status.phase();
+  const bool kept = status.has_exit_code() && (phase == v1::SANDBOX_PHASE_COMPLETED || phase == v1::SANDBOX_PHASE_ERROR);
+  if (phase == v1::SANDBOX_PHASE_READY || kept) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("sandbox '", name, "' is not ready (phase: ", phase_name(phase), "); wait for it to reach Ready state"));
+}
+
+absl::StatusOr<v1::ExecSandboxRequest> make_request(Context& context, const Options& options, const std::string& name) {
+  auto request = context.scoped<v1::ExecSandboxRequest>();
+  request.set_sandbox(name);
+  for (const auto& word : options.words) request.add_command(word);
+  request.set_workdir(options.workdir);
+  for (const auto& each : options.environment) {
+    const auto equals = each.find('=');
+    if (equals == std::string::npos || equals == 0)
+      return absl::InvalidArgumentError(absl::StrCat("--env expects KEY=VALUE, got '", each, "'"));
+    (*request.mutable_environment())[each.substr(0, equals)] = each.substr(equals + 1);
+  }
+  if (options.timeout > 0) request.mutable_execution_timeout()->set_seconds(options.timeout);
+  request.set_no_login_shell(options.no_login_shell);
+  request.set_request_id(new_request_id());
+  if (request.ByteSizeLong() > kMaxRequestBytes)
+    return absl::InvalidArgumentError("exec command or environment exceeds the gateway's 1 MiB message limit");
+  return request;
+}
+
+absl::StatusOr<int> exec(Context& context, const Options& options) {
+  if (options.tty) return absl::UnimplementedError("this version has no terminals yet; leave --tty out");
+  auto name = context.sandbox_or_last(options.name.empty() ? options.positional : options.name);
+  if (!name.ok()) return name.status();
+  auto request = make_request(context, options, *name);
+  if (!request.ok()) return request.status();
+  auto client = context.client();
+  if (!client.ok()) return client.status();
+  if (auto ready = check_ready(context, **client, *name); !ready.ok()) return ready;
+
+  std::optional<int> code;
+  absl::Status output;
+  const auto take = [&](const v1::ExecSandboxEvent& event) {
+    if (event.has_stdout() && output.ok()) output = write_all(STDOUT_FILENO, event.stdout().data());
+    if (event.has_stderr() && output.ok()) output = write_all(STDERR_FILENO, event.stderr().data());
+    if (event.has_exit()) code = event.exit().exit_code();
+  };
+  absl::Status status;
+  if (isatty(STDIN_FILENO) == 1) {
+    status = (*client)->exec(*request, take);
+  } else {
+    auto input = first_input(kMaxRequestBytes - request->ByteSizeLong() - 64);
+    if (!input.ok()) return input.status();
+    if (input->ended) {
+      request->set_stdin(input->bytes);
+      status = (*client)->exec(*request, take);
+    } else {
+      status = (*client)->exec_interactive(*request, stdin_pieces(std::move(input->bytes)), take);
+    }
+  }
+  context.remember(*name);
+  if (!status.ok()) return status;
+  if (!output.ok()) return output;
+  if (!code) return absl::UnavailableError("sandbox exec relay closed before the command reported an exit status");
+  return *code;
+}
+
+}  // namespace
+
+void add_sandbox_exec(CLI::App& sandbox, Action& chosen) {
+  auto o = std::make_shared<Options>();
+  auto* command = sandbox.add_subcommand("exec", "Run a command in a sandbox: exec [NAME] [flags] -- COMMAND...");
+  command->add_option("-n,--name", o->name, "The sandbox; default: the one last used");
+  command->add_option("--workdir", o->workdir);
+  command->add_option("--timeout", o->timeout, "Seconds; 0: none")->check(CLI::NonNegativeNumber);
+  auto* tty = command->add_flag("--tty", o->tty);
+  command->add_flag("--no-tty", o->no_tty)->excludes(tty);
+  command->add_flag("--no-login-shell", o->no_login_shell, "bash -c instead of bash -lc");
+  command->add_option("--env", o->environment, "K=V; repeatable")->take_all()->allow_extra_args(false);
+  command->add_option("words", o->words, "[NAME] -- COMMAND...");
+  command->callback([&chosen, o] { chosen = [o](Context& c) { return exec(c, *o); }; });
+}
+
+}  // namespace openshell::cli

@@ -1,0 +1,103 @@
+// The command line's connection to one gateway. Blocking: a command does one thing after the other.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/registration.hpp"
+
+// Every unary call that a command makes: (function, RPC, request, response).
+#define OPENSHELL_CLI_CALLS(X)                                                                                \
+  X(health, Health, HealthRequest, HealthResponse)                                                            \
+  X(get_gateway_info, GetGatewayInfo, GetGatewayInfoRequest, GetGatewayInfoResponse)                          \
+  X(get_current_user, GetCurrentUser, GetCurrentUserRequest, GetCurrentUserResponse)                          \
+  X(create_sandbox, CreateSandbox, CreateSandboxRequest, SandboxResponse)                                     \
+  X(get_sandbox, GetSandbox, GetSandboxRequest, SandboxResponse)                                              \
+  X(list_sandboxes, ListSandboxes, ListSandboxesRequest, ListSandboxesResponse)                               \
+  X(delete_sandbox, DeleteSandbox, DeleteSandboxRequest, DeleteSandboxResponse)                               \
+  X(stop_sandbox, StopSandbox, StopSandboxRequest, SandboxResponse)                                           \
+  X(start_sandbox, StartSandbox, StartSandboxRequest, SandboxResponse)                                        \
+  X(attach_provider, AttachSandboxProvider, AttachSandboxProviderRequest, AttachSandboxProviderResponse)      \
+  X(detach_provider, DetachSandboxProvider, DetachSandboxProviderRequest, DetachSandboxProviderResponse)      \
+  X(list_sandbox_providers, ListSandboxProviders, ListSandboxProvidersRequest, ListSandboxProvidersResponse)  \
+  X(create_provider, CreateProvider, CreateProviderRequest, ProviderResponse)                                 \
+  X(get_provider, GetProvider, GetProviderRequest, ProviderResponse)                                          \
+  X(list_providers, ListProviders, ListProvidersRequest, ListProvidersResponse)                               \
+  X(delete_provider, DeleteProvider, DeleteProviderRequest, DeleteProviderResponse)                           \
+  X(get_provider_profile, GetProviderProfile, GetProviderProfileRequest, ProviderProfileResponse)             \
+  X(update_config, UpdateConfig, UpdateConfigRequest, UpdateConfigResponse)                                   \
+  X(get_policy_status, GetSandboxPolicyStatus, GetSandboxPolicyStatusRequest, GetSandboxPolicyStatusResponse) \
+  X(list_policies, ListSandboxPolicies, ListSandboxPoliciesRequest, ListSandboxPoliciesResponse)              \
+  X(get_logs, GetSandboxLogs, GetSandboxLogsRequest, GetSandboxLogsResponse)
+
+namespace openshell::v1 {
+#define X(function, rpc, request, response) \
+  class request;                            \
+  class response;
+OPENSHELL_CLI_CALLS(X)
+#undef X
+class ExecSandboxRequest;
+class ExecSandboxInput;
+class ExecSandboxEvent;
+class WatchSandboxRequest;
+class SandboxStreamEvent;
+}  // namespace openshell::v1
+namespace openshell::sandbox::v1 {
+class GetSandboxConfigRequest;
+class GetSandboxConfigResponse;
+class GetGatewayConfigRequest;
+class GetGatewayConfigResponse;
+}  // namespace openshell::sandbox::v1
+
+namespace openshell::cli {
+
+/// How to reach a gateway: where, and as whom.
+struct Target {
+  std::string name;  ///< decides where the certificates are looked up
+  std::string endpoint;
+  bool insecure = false;               ///< no verification of the server, no client certificate
+  std::optional<ClientBundle> bundle;  ///< client certificate and CA for https
+};
+
+/// What a command prints of an error: the sentence alone, or for an answer of the gateway `status: NotFound, message: "..."` and one line
+/// for each detail (field violations, when to try again).
+std::string describe(const absl::Status& status);
+
+/// Calls fail with the gateway's code and its own message; `describe` tells the two apart from errors of the client.
+class GatewayClient {
+ public:
+  /// Does not wait for the connection; the first call does, 10 s at most.
+  static absl::StatusOr<GatewayClient> open(const Target& target);
+  GatewayClient(GatewayClient&&) noexcept;
+  ~GatewayClient();
+
+#define X(function, rpc, request, response) absl::StatusOr<v1::response> function(const v1::request& message);
+  OPENSHELL_CLI_CALLS(X)
+#undef X
+  absl::StatusOr<sandbox::v1::GetSandboxConfigResponse> get_sandbox_config(const sandbox::v1::GetSandboxConfigRequest& message);
+  absl::StatusOr<sandbox::v1::GetGatewayConfigResponse> get_gateway_config(const sandbox::v1::GetGatewayConfigRequest& message);
+
+  /// Hands every event to `take` until the stream ends, `take` answers false (then OK), or `seconds` pass without `take` asking for more
+  /// time.
+  using TakeEvent = std::function<bool(const v1::SandboxStreamEvent&)>;
+  absl::Status watch(const v1::WatchSandboxRequest& message, const TakeEvent& take);
+
+  using TakeOutput = std::function<void(const v1::ExecSandboxEvent&)>;
+  /// One request, all input in it.
+  absl::Status exec(const v1::ExecSandboxRequest& message, const TakeOutput& take);
+  /// Streams input: `next` blocks for the next message and answers nothing at its end; it runs on a thread of its own and is abandoned when
+  /// the call ends first. An error of `next` aborts the call.
+  using NextInput = std::function<absl::StatusOr<std::optional<std::string>>()>;
+  absl::Status exec_interactive(const v1::ExecSandboxRequest& start, const NextInput& next, const TakeOutput& take);
+
+ private:
+  struct Connection;
+  explicit GatewayClient(std::unique_ptr<Connection> connection);
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace openshell::cli
