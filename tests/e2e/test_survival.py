@@ -1,0 +1,86 @@
+"""A gateway that dies, by force or in order, finds its running sandboxes again; a dead supervisor lets no traffic pass."""
+
+import os
+import pathlib
+import signal
+
+import pytest
+from conftest import WORKSPACE, Gateway, create_ready, delete_gone, wait_until
+
+
+@pytest.fixture
+def keeping_gateway(scratch, request):
+    folder = scratch / f"survival-{request.node.name[:20]}"
+    folder.mkdir(mode=0o711)
+    made = Gateway(folder, driver_options="keep_on_shutdown = true")
+    made.start()
+    yield made
+    if made.process.poll() is not None:
+        made.start()
+    with made.client() as client:
+        for name in ("kept",):
+            delete_gone(client, name)
+    made.end()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_restarted_gateway_finds_its_running_sandbox(keeping_gateway, how):
+    gateway = keeping_gateway
+    with gateway.client() as client:
+        before = create_ready(client, "kept")
+        client.exec("kept", ["sh", "-c", "echo survives > /tmp/mark; nohup sleep 4712 >/dev/null 2>&1 &"], workspace=WORKSPACE)
+    gateway.end(how)
+    gateway.start()
+    with gateway.client() as client:
+        after = client.wait_ready("kept", workspace=WORKSPACE, timeout_seconds=40)
+        assert after.id == before.id
+
+        def answer():
+            try:
+                return client.exec("kept", ["sh", "-c", "cat /tmp/mark; grep -l 4712 /proc/[0-9]*/cmdline | wc -l"], workspace=WORKSPACE)
+            except Exception:  # the supervisor's session comes back with its own backoff
+                return None
+
+        result = wait_until(answer, 40, "exec after the restart")
+        mark, running = result.stdout.split()
+        assert mark == "survives" and int(running) >= 1, "the same processes, not a new start"
+
+
+def supervisors(sandbox_id):
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"openshell-supervisor" in words[0] and any(sandbox_id.encode() in word for word in words):
+            found.append(int(process.name))
+    return found
+
+
+def test_no_traffic_passes_while_the_supervisor_is_dead(keeping_gateway):
+    """FB: the runtime freezes with the channel, and ends after its recovery window; nothing is ever let through."""
+    gateway = keeping_gateway
+    with gateway.client() as client:
+        reference = create_ready(client, "kept")
+        script = "while true; do (exec 3<>/dev/tcp/192.0.2.55/80) 2>/dev/null && echo passed >> /tmp/passed; echo tick >> /tmp/ticks; sleep 0.05; done"
+        client.exec("kept", ["bash", "-c", f"nohup bash -c '{script}' >/dev/null 2>&1 &"], workspace=WORKSPACE)
+        workload = next(gateway.state.glob("process-driver/sandboxes/*/workload/tmp"))
+        ticks = workload / "ticks"
+        wait_until(lambda: ticks.exists() and ticks.stat().st_size > 0, what="the workload's first tick")
+        (pid,) = wait_until(lambda: supervisors(reference.id), what="the supervisor's process")
+        os.kill(pid, signal.SIGKILL)
+
+        def frozen():
+            first = ticks.stat().st_size
+            return wait_quiet(ticks, first)
+
+        wait_until(frozen, 10, "the freeze of the workload")
+        assert not (workload / "passed").exists()
+
+
+def wait_quiet(path, size, seconds=0.5):
+    """True when the file does not grow for a while: ten times the pace of its writer."""
+    import time
+    time.sleep(seconds)
+    return path.stat().st_size == size
