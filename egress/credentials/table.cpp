@@ -31,6 +31,11 @@ bool CredentialTable::any_for(const CredentialScope& scope) const {
   return std::any_of(keys_.begin(), keys_.end(), [&](const auto& entry) { return covers(entry.second, scope); });
 }
 
+bool CredentialTable::allows(const std::string& key, const CredentialScope& scope) const {
+  const auto found = keys_.find(key);
+  return found != keys_.end() && covers(found->second, scope);
+}
+
 std::string CredentialTable::identity(const std::string& key) const {
   const auto found = keys_.find(key);
   if (found == keys_.end()) return {};

@@ -40,6 +40,8 @@ class CredentialTable {
   [[nodiscard]] bool any_for(const CredentialScope& scope) const;
   /// Equal under two tables: the credential is the same, whatever its value. Empty: the key is not there.
   [[nodiscard]] std::string identity(const std::string& key) const;
+  /// `key` is there and may be used for this request.
+  [[nodiscard]] bool allows(const std::string& key, const CredentialScope& scope) const;
   [[nodiscard]] std::uint64_t revision() const noexcept { return revision_; }
 
  private:

@@ -161,17 +161,18 @@ Task<absl::StatusOr<bool>> Reader::fill() {
 void Watchdog::arm(std::chrono::milliseconds after) {
   disarm();
   alive_ = std::make_shared<bool>(true);
-  timer_->expires_after(after);
-  timer_->async_wait([alive = alive_, fired = fired_, stream = stream_](const boost::system::error_code& error) {
-    if (error || !*alive) return;
+  timer_.expires_after(after);
+  timer_.async_wait([this, alive = alive_, fired = fired_](const boost::system::error_code& error) {
+    if (error || !*alive) return;  // `this` may be gone then
     *fired = true;
-    stream->reset();
+    on_time_up_();
   });
 }
 
 void Watchdog::disarm() noexcept {
   if (alive_) *alive_ = false;
-  timer_->cancel();
+  boost::system::error_code ignored;
+  timer_.cancel(ignored);
 }
 
 Task<void> Gate::wait() {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -58,7 +59,6 @@ std::shared_ptr<ByteStream> make_socket_stream(const std::shared_ptr<asio::io_co
 class Reader {
  public:
   explicit Reader(AsyncStream& stream) : stream_{&stream} {}
-  /// Goes on reading from another stream (plaintext instead of ciphertext), with nothing buffered.
   [[nodiscard]] std::string_view buffered() const noexcept { return std::string_view{buffer_}.substr(at_); }
   void consume(std::size_t count) noexcept;
   /// All that is buffered.
@@ -75,7 +75,8 @@ class Reader {
 /// Resets a stream when time is up, so that whoever waits on it wakes with an error. Dies with its scope.
 class Watchdog {
  public:
-  Watchdog(asio::io_context& io, AsyncStream& stream) : timer_{std::make_shared<asio::steady_timer>(io)}, stream_{&stream} {}
+  Watchdog(asio::io_context& io, AsyncStream& stream) : Watchdog{io, [&stream] { stream.reset(); }} {}
+  Watchdog(asio::io_context& io, std::function<void()> on_time_up) : timer_{io}, on_time_up_{std::move(on_time_up)} {}
   ~Watchdog() { disarm(); }
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -84,8 +85,8 @@ class Watchdog {
   [[nodiscard]] bool fired() const noexcept { return *fired_; }
 
  private:
-  std::shared_ptr<asio::steady_timer> timer_;
-  AsyncStream* stream_;
+  asio::steady_timer timer_;
+  std::function<void()> on_time_up_;
   std::shared_ptr<bool> fired_ = std::make_shared<bool>(false);
   std::shared_ptr<bool> alive_;
 };

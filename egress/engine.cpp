@@ -1,0 +1,290 @@
+#include "egress/engine.hpp"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+
+#include "egress/core.hpp"
+#include "egress/pipeline/open.hpp"
+#include "egress/relay/relay.hpp"
+#include "egress/uuid.hpp"
+
+namespace openshell::egress {
+namespace {
+
+constexpr std::size_t kMaxExplaining = 64;        // denied opens that are being explained at once
+constexpr std::chrono::seconds kShutdownWait{2};  // for relays to end by themselves
+
+std::string_view rule_type_of(const OpenRefusal& refusal) {
+  if (refusal.event_stage == "ssrf" || refusal.group == "transparent_tcp_destination") return "ssrf";
+  if (refusal.group == "uninspected_credentials") return "credentials";
+  if (refusal.group == "tls_termination_unavailable") return "tls";
+  return "opa";
+}
+
+}  // namespace
+
+class Engine::Impl {
+ public:
+  explicit Impl(std::unique_ptr<Core> core) : core_{std::move(core)}, work_{asio::make_work_guard(*core_->io)} {
+    thread_ = std::thread{[this] {
+      core_->io->run();
+      const std::lock_guard lock{mutex_};
+      finished_ = true;
+      changed_.notify_all();
+    }};
+  }
+
+  Core& core() { return *core_; }
+  template <class F>
+  void post(F&& work) {
+    asio::post(*core_->io, std::forward<F>(work));
+  }
+
+  void publish(std::shared_ptr<const Generation> generation, absl::AnyInvocable<void(PublishReport)> done);
+  void open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::AnyInvocable<void(OpenDecision)> decided);
+  void answer(DnsTransport transport, std::string query, absl::AnyInvocable<void(std::optional<std::string>)> done);
+  void shutdown();
+
+ private:
+  DenialId report(const Relay& relay, const OpenContext& context, const OpenRefusal& refusal);
+  void start(std::shared_ptr<Relay> relay, bool explained);
+  void ended(const std::shared_ptr<Relay>& relay);
+  void refresh_dns_counters();
+
+  std::unique_ptr<Core> core_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool finished_ = false;
+  bool shut_down_ = false;
+};
+
+void Engine::Impl::refresh_dns_counters() {
+  core_->counters.dns_queries = core_->dns.queries();
+  core_->counters.dns_mappings = core_->dns.table().allowed_count();
+  core_->counters.dns_denied_mappings = core_->dns.table().denied_count();
+  core_->counters.dns_denied_table_full = core_->dns.table().denied_table_full();
+}
+
+void Engine::Impl::publish(std::shared_ptr<const Generation> generation, absl::AnyInvocable<void(PublishReport)> done) {
+  PublishReport report;
+  report.number = generation->number;
+  if (!core_->stopping && (!core_->current || generation->number >= core_->current->number)) {
+    const auto before = core_->current ? core_->current->number : 0;
+    core_->current = generation;
+    core_->dns.publish(*generation);
+    const std::vector<std::shared_ptr<Relay>> live{core_->relays.begin(), core_->relays.end()};
+    for (const auto& relay : live) {
+      if (relay->judge(generation)) {
+        ++report.kept;
+        continue;
+      }
+      ++report.closed;
+      if (relay->closed) continue;
+      relay->stale = true;
+      auto event = relay->event(EventClass::kNetwork, Disposition::kNone, Severity::kLow);
+      event.status_detail = "policy_stale";
+      event.message = fmt::format("L7 tunnel closed after policy reload [host:{} port:{} captured_generation:{} current_generation:{}]",
+                                  relay->host, relay->port.value, before, generation->number);
+      core_->events->emit(std::move(event));
+      relay->count(true, "policy_stale");
+      relay->close();
+    }
+  }
+  if (done) done(report);
+}
+
+/// Log event, denial event and count of a denied open.
+DenialId Engine::Impl::report(const Relay& relay, const OpenContext& context, const OpenRefusal& refusal) {
+  const DenialId id{new_uuid()};
+  ++core_->counters.opens_denied;
+  auto event = relay.event(EventClass::kNetwork, Disposition::kDenied, Severity::kMedium);
+  event.denial_id = id;
+  event.rule_type = rule_type_of(refusal);
+  event.status_detail = refusal.detail;
+  event.message = fmt::format("Transparent TCP denied before relay: {}", refusal.reason);
+  core_->events->emit(std::move(event));
+  relay.count(true, refusal.group);
+  if (!refusal.event_stage.empty()) {
+    DenialEvent denial;
+    denial.id = id;
+    denial.at = std::chrono::system_clock::now();
+    denial.host = context.host;
+    denial.port = context.intent.port;
+    denial.binary = relay.binary.empty() ? "-" : relay.binary;
+    denial.ancestors = relay.ancestors;
+    denial.reason = refusal.reason;
+    denial.stage = refusal.event_stage;
+    core_->events->emit(std::move(denial));
+  }
+  if (refusal.kind == DenialKind::kPolicyDenied) relay.observe(EndpointResult::kPolicyDenied);
+  return id;
+}
+
+void Engine::Impl::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::AnyInvocable<void(OpenDecision)> decided) {
+  OpenContext context{*core_, intent, core_->current, OpenContext::Source::kLiteral, {}, {}, {}, {}, {}};
+  const auto refusal = decide_open(context);
+  const auto relay = std::make_shared<Relay>(*core_, std::move(stream));
+  relay->generation = context.generation;
+  relay->host = context.host;
+  relay->port = intent.port;
+  relay->pid = intent.pid;
+  if (const auto* identity = context.identity()) {
+    relay->binary = identity->executable.path;
+    for (const auto& ancestor : identity->ancestors) relay->ancestors.push_back(ancestor.path);
+    relay->cmdline_paths = identity->cmdline_paths;
+  }
+  relay->connection = std::move(context.connection);
+  relay->addresses = std::move(context.addresses);
+  if (!refusal) {
+    ++core_->counters.opens_allowed;
+    decided(RelayReady{});
+    start(relay, false);
+    return;
+  }
+  const auto id = report(*relay, context, *refusal);
+  const bool explain = refusal->explainable && context.generation && context.generation->denied_http == DeniedHttp::kExplain &&
+                       core_->leaves.available() && core_->explaining < kMaxExplaining;
+  if (!explain) {
+    decided(OpenDenied{refusal->kind, id});
+    return;
+  }
+  relay->explained.emplace(refusal->reason, id);
+  decided(RelayReady{});
+  start(relay, true);
+}
+
+void Engine::Impl::start(std::shared_ptr<Relay> relay, bool explained) {
+  core_->relays.insert(relay);
+  core_->explaining += explained ? 1 : 0;
+  core_->counters.live_relays = core_->relays.size();
+  auto body = explained ? run_explained(relay) : run_relay(relay);
+  asio::co_spawn(*core_->io, std::move(body), [this, relay, explained](const std::exception_ptr& error) {
+    if (error) relay->close();
+    core_->explaining -= explained ? 1 : 0;
+    ended(relay);
+  });
+}
+
+void Engine::Impl::ended(const std::shared_ptr<Relay>& relay) {
+  core_->relays.erase(relay);
+  core_->counters.live_relays = core_->relays.size();
+  if (core_->stopping && core_->relays.empty()) work_.reset();
+}
+
+namespace {
+
+/// UDP: the message itself. TCP: nullopt unless the two length bytes say exactly what follows.
+std::optional<std::string> unframe(DnsTransport transport, std::string bytes) {
+  if (transport == DnsTransport::kUdp) return bytes;
+  if (bytes.size() < 2) return std::nullopt;
+  const std::size_t declared = std::size_t{static_cast<unsigned char>(bytes[0])} << 8 | static_cast<unsigned char>(bytes[1]);
+  if (declared != bytes.size() - 2 || declared > dns::kMaxMessageBytes) return std::nullopt;
+  return bytes.substr(2);
+}
+
+std::string frame(DnsTransport transport, std::string message) {
+  if (transport == DnsTransport::kUdp) return message;
+  std::string out{static_cast<char>(message.size() >> 8), static_cast<char>(message.size() & 0xff)};
+  return out + message;
+}
+
+Task<std::string> answer_one(Core* core, std::string message) {
+  co_return co_await core->dns.answer(std::move(message), [core] { return core->current; });
+}
+
+}  // namespace
+
+void Engine::Impl::answer(DnsTransport transport, std::string query, absl::AnyInvocable<void(std::optional<std::string>)> done) {
+  auto message = unframe(transport, std::move(query));
+  if (!message || core_->stopping) return done(std::nullopt);
+  asio::co_spawn(*core_->io, answer_one(core_.get(), std::move(*message)),
+                 [this, transport, done = std::move(done)](const std::exception_ptr& error, std::string response) mutable {
+                   refresh_dns_counters();
+                   done(error ? std::nullopt : std::optional{frame(transport, std::move(response))});
+                 });
+}
+
+void Engine::Impl::shutdown() {
+  if (std::exchange(shut_down_, true)) return;
+  post([this] {
+    core_->stopping = true;
+    const std::vector<std::shared_ptr<Relay>> live{core_->relays.begin(), core_->relays.end()};
+    for (const auto& relay : live) relay->close();
+    if (core_->relays.empty()) work_.reset();
+  });
+  {
+    std::unique_lock lock{mutex_};
+    changed_.wait_for(lock, kShutdownWait, [this] { return finished_; });
+  }
+  core_->io->stop();
+  thread_.join();
+  // What was posted in between is told that it came too late.
+  core_->stopping = true;
+  core_->io->restart();
+  core_->io->poll();
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::shared_ptr<EventSink> events) {
+  auto servers = dns::parse_name_servers(options.resolvers);
+  if (!servers.ok()) return servers.status();
+  auto epoch = dns::next_epoch(options.state_dir, options.sandbox_id);
+  if (!epoch.ok()) return epoch.status();
+  auto roots = make_upstream_context(options.use_system_roots, options.additional_ca_bundle_pem);
+  if (!roots.ok()) return roots.status();
+  auto core = std::make_unique<Core>(std::move(options), std::move(events), std::move(*servers), *epoch, std::move(*roots));
+  return std::unique_ptr<Engine>{new Engine{std::make_unique<Impl>(std::move(core))}};
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
+Engine::~Engine() { impl_->shutdown(); }
+void Engine::shutdown() { impl_->shutdown(); }
+
+void Engine::publish(std::shared_ptr<const Generation> generation, absl::AnyInvocable<void(PublishReport)> done) {
+  impl_->post([impl = impl_.get(), generation = std::move(generation), done = std::move(done)]() mutable {
+    impl->publish(std::move(generation), std::move(done));
+  });
+}
+
+void Engine::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::AnyInvocable<void(OpenDecision)> decided) {
+  impl_->post([impl = impl_.get(), intent = std::move(intent), stream = std::move(stream), decided = std::move(decided)]() mutable {
+    impl->open(std::move(intent), std::move(stream), std::move(decided));
+  });
+}
+
+void Engine::answer(DnsTransport transport, std::string query, absl::AnyInvocable<void(std::optional<std::string>)> done) {
+  impl_->post([impl = impl_.get(), transport, query = std::move(query), done = std::move(done)]() mutable {
+    impl->answer(transport, std::move(query), std::move(done));
+  });
+}
+
+EngineCounters Engine::counters() const {
+  const auto& from = impl_->core().counters;
+  EngineCounters out;
+  out.opens_allowed = from.opens_allowed;
+  out.opens_denied = from.opens_denied;
+  out.requests_allowed = from.requests_allowed;
+  out.requests_denied = from.requests_denied;
+  out.dns_queries = from.dns_queries;
+  out.bytes_up = from.bytes_up;
+  out.bytes_down = from.bytes_down;
+  out.live_relays = from.live_relays;
+  out.dns_mappings = from.dns_mappings;
+  out.dns_denied_mappings = from.dns_denied_mappings;
+  out.dns_denied_table_full = from.dns_denied_table_full;
+  out.pinned_binaries = from.pinned_binaries;
+  return out;
+}
+
+std::shared_ptr<ByteStream> make_socket_stream(Engine& engine, int fd) { return make_socket_stream(engine.impl().core().io, fd); }
+
+}  // namespace openshell::egress

@@ -1,0 +1,226 @@
+#include "egress/pipeline/request.hpp"
+
+#include <array>
+
+#include <absl/strings/escaping.h>
+#include <fmt/format.h>
+
+#include "egress/http/refusal.hpp"
+#include "egress/uuid.hpp"
+
+namespace openshell::egress {
+namespace {
+
+bool inspected(const RequestContext& context) { return context.relay.connection.inspection == policy::Inspection::requests; }
+
+RequestRefusal bad_request(std::string text) {
+  RequestRefusal out;
+  out.response = http::refused(400, "invalid_http_request", text);
+  out.reason = std::move(text);
+  out.detail = "invalid_http_request";
+  out.rule_type = "http-parser";
+  out.group = "l7_parse_rejection";
+  return out;
+}
+
+RequestRefusal unsupported(RequestContext& context, std::string text) {
+  RequestRefusal out;
+  out.denial_id = DenialId{new_uuid()};
+  const auto policy = context.decision.endpoint != nullptr ? context.decision.endpoint->policy : context.relay.connection.policy;
+  out.response = http::refused(403, "unsupported_l7_protocol", text, out.denial_id, policy);
+  out.reason = std::move(text);
+  out.detail = "unsupported_l7_protocol";
+  out.rule_type = "l7";
+  out.group = "l7_parse_rejection";
+  out.result = EndpointResult::kPolicyDenied;
+  return out;
+}
+
+/// The request must be meant for the destination that was authorised.
+std::optional<RequestRefusal> check_authority(RequestContext& context) {
+  const auto absolute = http::split_absolute_form(context.head.target);
+  const auto host = context.head.fields.first("host");
+  if (!absolute && !host) return std::nullopt;  // HTTP/1.0; the parser refuses it for 1.1
+  const auto authority = http::parse_authority(absolute ? absolute->authority : *host);
+  const Port standard{static_cast<std::uint16_t>(context.tls ? 443 : 80)};
+  if (authority.ok() && authority->host == context.relay.host && authority->port.value_or(standard) == context.relay.port) {
+    if (!host) context.head.fields.add("Host", std::string{absolute->authority});
+    return std::nullopt;
+  }
+  RequestRefusal out;
+  out.denial_id = DenialId{new_uuid()};
+  out.reason = "HTTP request authority does not match the authorized tunnel endpoint";
+  out.response = http::refused_with_message(403, "request_authority_mismatch", out.reason, out.denial_id);
+  out.detail = "request_authority_mismatch";
+  out.rule_type = "request-authority";
+  out.group = "l7_parse_rejection";
+  out.severity = Severity::kHigh;
+  return out;
+}
+
+std::optional<RequestRefusal> unresolved_placeholder() {
+  RequestRefusal out;
+  out.denial_id = DenialId{new_uuid()};
+  out.reason = "Credential placeholder could not be resolved";
+  out.response = http::refused_with_message(500, "credential_unavailable", out.reason, out.denial_id);
+  out.detail = "credential_unavailable";
+  out.rule_type = "credential-binding";
+  out.group = "credentials";
+  out.result = EndpointResult::kCredentialUnavailable;
+  return out;
+}
+
+/// Brings path and query into the form that policy judges.
+std::optional<RequestRefusal> canonicalise(RequestContext& context) {
+  const auto& connection = context.relay.connection;
+  const auto target = http::canonical_target(context.head.target, connection.may_allow_encoded_slash());
+  if (!target.ok()) return bad_request(fmt::format("HTTP request-target rejected: {}", std::string{target.status().message()}));
+  context.target = *target;
+  auto shown = redact_placeholders(target->path);
+  if (!shown || has_marker(*shown)) {
+    context.shown_path = std::string{kRedacted};
+    return unresolved_placeholder();
+  }
+  context.shown_path = std::move(*shown);
+  if (context.target.path.find("%2F") != std::string::npos) {
+    const auto* endpoint = connection.deciding_for(context.shown_path);
+    if (endpoint == nullptr || !endpoint->allow_encoded_slash) {
+      return bad_request(
+          "HTTP request-target rejected: request-target contains an encoded '/' (%2F) which is not allowed on this endpoint");
+    }
+  }
+  if (!target->query) return std::nullopt;
+  auto query = http::parse_query(*target->query);
+  if (!query.ok()) return bad_request(fmt::format("HTTP request-target rejected: {}", std::string{query.status().message()}));
+  for (auto& [name, value] : *query) {
+    if (has_marker(name)) return unresolved_placeholder();
+    if (has_marker(value)) value = kRedacted;
+  }
+  context.query = std::move(*query);
+  return std::nullopt;
+}
+
+/// Where the body ends. A body that two readers could see differently is no request.
+std::optional<RequestRefusal> frame_body(RequestContext& context) {
+  const auto framing = http::request_framing(context.head);
+  if (!framing.ok()) return bad_request(std::string{framing.status().message()});
+  context.framing = *framing;
+  const bool body = framing->kind == http::Framing::Kind::kChunked || framing->length > 0;
+  if (body && context.head.fields.has("upgrade")) return bad_request("a body on an upgrade request is not supported");
+  const bool keep_alive = context.head.minor_version == 1 || context.head.fields.lists("connection", "keep-alive");
+  context.close_after = !keep_alive || context.head.fields.lists("connection", "close");
+  return std::nullopt;
+}
+
+/// Protocols that would leave the parsed relay. No rule can allow them.
+std::optional<RequestRefusal> refuse_upgrades(RequestContext& context) {
+  if (context.head.method == "CONNECT") return bad_request("HTTP request-target rejected: request-target is not a valid origin-form path");
+  const auto& fields = context.head.fields;
+  if (!inspected(context)) {
+    context.websocket_upgrade = is_websocket_upgrade(context.head);
+    return std::nullopt;
+  }
+  if (fields.lists("upgrade", "h2c"))
+    return unsupported(context, "HTTP/2 cleartext upgrade (h2c) is not supported for L7-inspected endpoints");
+  if (fields.has("upgrade") || fields.has("sec-websocket-key") || fields.has("sec-websocket-version")) {
+    return unsupported(context, "protocol upgrades are not supported on this endpoint");
+  }
+  return std::nullopt;
+}
+
+/// Method, path and query against the rules of the policy.
+std::optional<RequestRefusal> apply_rules(RequestContext& context) {
+  Relay& relay = context.relay;
+  context.decision = relay.connection.request({context.head.method, context.shown_path, context.query});
+  if (context.decision.forwards()) return std::nullopt;
+  if (context.decision.verdict == policy::Verdict::unsupported) {
+    return unsupported(context, fmt::format("protocol {} is not supported by this version; the endpoint is refused",
+                                            to_string(context.decision.protocol)));
+  }
+  RequestRefusal out;
+  out.denial_id = DenialId{new_uuid()};
+  out.reason = context.decision.reason.empty() ? "request denied by policy" : context.decision.reason;
+  const auto* rule = context.decision.endpoint;
+  out.response =
+      http::policy_denied({rule != nullptr ? rule->policy : relay.connection.policy, "l7", out.reason, context.head.method,
+                           context.shown_path, relay.host, relay.port, relay.binary, out.denial_id, relay.generation->agent_proposals});
+  out.detail = "policy_denied";
+  out.rule_type = "l7";
+  out.group = "l7_policy";
+  out.result = EndpointResult::kPolicyDenied;
+  return out;
+}
+
+/// Puts secrets where placeholders stand, where this request may have them.
+std::optional<RequestRefusal> resolve_credentials(RequestContext& context) {
+  const Relay& relay = context.relay;
+  const auto scope = relay.scope(context.shown_path);
+  const auto* table = relay.generation->credentials.get();
+  if (context.head.method == "TRACE" && table != nullptr && table->any_for(scope))
+    return bad_request("TRACE is refused where credentials are injected");
+  // A request that names no host could be routed anywhere upstream, so it gets no secret.
+  if (!context.head.fields.has("host")) table = nullptr;
+  auto used = resolve_head(context.head, table, scope, std::chrono::system_clock::now());
+  if (used.ok()) {
+    context.used = std::move(*used);
+    return std::nullopt;
+  }
+  auto refusal = unresolved_placeholder();
+  if (!absl::IsPermissionDenied(used.status())) return refusal;
+  refusal->reason = "Credential is not authorized for this request endpoint";
+  refusal->response = http::refused_with_message(403, "credential_endpoint_mismatch", refusal->reason, refusal->denial_id);
+  refusal->detail = "credential_endpoint_mismatch";
+  refusal->severity = Severity::kHigh;
+  refusal->result = EndpointResult::kPolicyDenied;
+  return refusal;
+}
+
+/// The head as upstream gets it.
+std::optional<RequestRefusal> prepare_head(RequestContext& context) {
+  http::strip_hop_fields(context.head.fields);
+  context.head.target = context.target.str();
+  if (context.websocket_upgrade) {
+    context.head.fields.add("Connection", "Upgrade");
+    context.head.fields.add("Upgrade", "websocket");
+  }
+  return std::nullopt;
+}
+
+constexpr std::array<RequestStage, 7> kRequestStages = {{
+    {"authority", &check_authority},
+    {"target", &canonicalise},
+    {"framing", &frame_body},
+    {"upgrades", &refuse_upgrades},
+    {"rules", &apply_rules},
+    {"credentials", &resolve_credentials},
+    {"head", &prepare_head},
+}};
+
+}  // namespace
+
+std::span<const RequestStage> request_stages() { return kRequestStages; }
+
+std::optional<RequestRefusal> decide_request(RequestContext& context) {
+  for (const auto& stage : kRequestStages) {
+    if (auto refusal = stage.run(context)) return refusal;
+  }
+  return std::nullopt;
+}
+
+RequestRefusal malformed_request(const absl::Status& why) {
+  auto out = bad_request(std::string{why.message()});
+  if (absl::IsResourceExhausted(why)) out.response = http::refused(431, "invalid_http_request", out.reason);
+  return out;
+}
+
+bool is_websocket_upgrade(const http::RequestHead& head) {
+  const auto key = head.fields.values("sec-websocket-key");
+  const auto version = head.fields.values("sec-websocket-version");
+  std::string decoded;
+  return head.method == "GET" && head.minor_version == 1 && head.fields.values("upgrade").size() == 1 &&
+         head.fields.lists("upgrade", "websocket") && head.fields.lists("connection", "upgrade") && key.size() == 1 &&
+         absl::Base64Unescape({key.front().data(), key.front().size()}, &decoded) && decoded.size() == 16 && version.size() == 1 &&
+         version.front() == "13";
+}
+
+}  // namespace openshell::egress

@@ -1,0 +1,159 @@
+#include "egress/relay/relay.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "egress/destination/address_rules.hpp"
+#include "egress/http/head.hpp"
+#include "egress/http/refusal.hpp"
+
+namespace openshell::egress {
+namespace {
+
+bool addresses_still_good(const Relay& relay, const policy::Connection& next, const Generation& generation) {
+  // Every address that may be connected to, or is, must be acceptable to one of the endpoints that now admit this connection.
+  return std::all_of(relay.addresses.begin(), relay.addresses.end(), [&](const IpAddress& address) {
+    return std::any_of(next.endpoints().begin(), next.endpoints().end(), [&](const policy::Endpoint* endpoint) {
+      const auto plan = plan_destination(relay.host, endpoint, next.exact_declared_host, generation.host_gateway_ip);
+      return plan && !check_address(*plan, relay.host, relay.port, address);
+    });
+  });
+}
+
+}  // namespace
+
+CredentialScope Relay::scope(std::string_view path) const {
+  CredentialScope out{host, port, path, false};
+  out.explicit_endpoint = !generation->gateway_global_policy &&
+                          std::any_of(connection.endpoints().begin(), connection.endpoints().end(), [&](const policy::Endpoint* endpoint) {
+                            return endpoint->exact_host && endpoint->inspects() && !endpoint->provider_rule &&
+                                   !endpoint->advisor_proposed && endpoint->covers_path(path);
+                          });
+  return out;
+}
+
+bool Relay::judge(const std::shared_ptr<const Generation>& next) {
+  if (closed || !next->matcher) return false;
+  if (explained) return true;  // nothing is relayed; its own ten seconds end it
+  auto decision = next->matcher->connect(destination());
+  if (!decision.allowed || !connection.same_handling(decision)) return false;
+  if (!addresses_still_good(*this, decision, *next)) return false;
+  const auto before = std::exchange(connection, std::move(decision));
+  const auto generation_before = std::exchange(generation, next);
+  if (!exchange) return true;
+  const auto verdict = connection.request({exchange->method, exchange->path, exchange->query});
+  bool good = verdict.forwards();
+  for (const auto& [key, identity] : exchange->credentials) {
+    good = good && generation->credentials && generation->credentials->identity(key) == identity &&
+           generation->credentials->allows(key, scope(exchange->path));
+  }
+  return good;
+}
+
+void Relay::close() {
+  if (std::exchange(closed, true)) return;
+  dialing->cancel();
+  client->reset();
+  if (upstream) upstream->reset();
+}
+
+ActivityEvent Relay::event(EventClass kind, Disposition disposition, Severity severity) const {
+  ActivityEvent out;
+  out.event_class = kind;
+  out.disposition = disposition;
+  out.severity = severity;
+  out.at = std::chrono::system_clock::now();
+  out.host = host;
+  out.port = port;
+  out.binary = binary;
+  out.ancestors = ancestors;
+  out.pid = pid;
+  out.policy = std::string{connection.policy};
+  out.generation = generation ? generation->number : 0;
+  return out;
+}
+
+void Relay::count(bool denied, std::string_view group) const { core.events->emit(ActivityCount{denied, std::string{group}}); }
+
+void Relay::observe(EndpointResult result, const policy::Endpoint* endpoint) const {
+  if (endpoint == nullptr) endpoint = connection.deciding;
+  if (endpoint == nullptr) return;
+  core.events->emit(
+      EndpointObservation{std::string{endpoint->policy}, endpoint->index, host, port, result, generation ? generation->number : 0});
+}
+
+FirstBytes classify_first_bytes(std::string_view bytes) {
+  if (bytes.empty()) return FirstBytes::kUndecided;
+  // TLS record of type handshake, version 3.0 to 3.4 (RFC 8446 section 5.1).
+  if (bytes[0] == 0x16) {
+    if (bytes.size() > 1 && bytes[1] != 0x03) return FirstBytes::kOther;
+    if (bytes.size() > 2) return static_cast<unsigned char>(bytes[2]) <= 4 ? FirstBytes::kTls : FirstBytes::kOther;
+    return FirstBytes::kUndecided;
+  }
+  constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  const auto shown = bytes.substr(0, kPreface.size());
+  if (kPreface.starts_with(shown)) return shown.size() >= 8 ? FirstBytes::kHttp2 : FirstBytes::kUndecided;
+  const auto space = bytes.find(' ');
+  const auto word = bytes.substr(0, space);
+  if (!http::is_token(word) || word.size() > http::kMaxHeadBytes) return FirstBytes::kOther;
+  return space == std::string_view::npos ? FirstBytes::kUndecided : FirstBytes::kHttp;
+}
+
+Task<FirstBytes> detect(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, std::chrono::milliseconds wait) {
+  Watchdog watchdog{*relay->core.io, client};
+  watchdog.arm(wait);
+  while (true) {
+    const auto kind = classify_first_bytes(from_client.buffered());
+    if (kind != FirstBytes::kUndecided) co_return kind;
+    const auto more = co_await from_client.fill();
+    if (!more.ok() || !*more) co_return FirstBytes::kUndecided;
+  }
+}
+
+Task<absl::StatusOr<std::optional<std::string>>> read_head(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client) {
+  Watchdog watchdog{*relay->core.io, client};
+  bool armed = false;
+  while (true) {
+    const auto length = http::head_length(from_client.buffered());
+    if (!length.ok()) co_return length.status();
+    if (*length) {
+      std::string head{from_client.buffered().substr(0, **length)};
+      from_client.consume(**length);
+      co_return std::optional<std::string>{std::move(head)};
+    }
+    const bool begun = !from_client.buffered().empty();
+    if (begun && !armed) {
+      watchdog.arm(kHeadWait);
+      armed = true;
+    }
+    const auto more = co_await from_client.fill();
+    if (!more.ok()) co_return absl::UnavailableError(std::string{more.status().message()});
+    if (!*more && !begun) co_return std::optional<std::string>{};
+    if (!*more) co_return absl::UnavailableError("client ended inside a request head");
+  }
+}
+
+Task<void> end_politely(std::shared_ptr<Relay> relay, AsyncStream& client) {
+  Watchdog watchdog{*relay->core.io, client};
+  watchdog.arm(kLinger);
+  co_await client.shutdown_write();
+  // Bytes that nobody reads would turn the end into a reset, which may overtake the answer.
+  while (true) {
+    const auto rest = co_await client.read();
+    if (!rest.ok() || rest->empty()) co_return;
+  }
+}
+
+Task<void> answer_and_end(std::shared_ptr<Relay> relay, AsyncStream& client, std::string response) {
+  Watchdog watchdog{*relay->core.io, client};
+  watchdog.arm(kHeadWait);
+  const auto written = co_await client.write(std::move(response));
+  watchdog.disarm();
+  if (!written.ok()) co_return;
+  co_await end_politely(relay, client);
+}
+
+}  // namespace openshell::egress

@@ -1,0 +1,91 @@
+// One live connection of a workload, with everything that a new generation judges it by (FB-06).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "egress/core.hpp"
+#include "egress/credentials/rewrite.hpp"
+#include "egress/io/dialer.hpp"
+#include "policy/matcher.hpp"
+
+namespace openshell::egress {
+
+/// A request that was let through and whose response is not complete.
+struct OpenExchange {
+  std::string method;
+  std::string path;  ///< canonical, redacted
+  std::vector<policy::QueryParameter> query;
+  std::vector<std::pair<std::string, std::string>> credentials;  ///< key and identity
+};
+
+/// I/O thread. Kept alive by its coroutine; registered in Core while it lives.
+class Relay : public std::enable_shared_from_this<Relay> {
+ public:
+  Relay(Core& core_in, std::shared_ptr<ByteStream> client_in) : core{core_in}, client{std::move(client_in)} {}
+
+  Core& core;
+  std::shared_ptr<const Generation> generation;
+  std::string host;
+  Port port;
+  std::string binary;
+  std::vector<std::string> ancestors;
+  std::vector<std::string> cmdline_paths;
+  std::int64_t pid = 0;
+  policy::Connection connection;
+  std::vector<IpAddress> addresses;  ///< the validated ones; one of them once connected
+  std::shared_ptr<ByteStream> client;
+  std::shared_ptr<ByteStream> upstream;
+  std::shared_ptr<DialHandle> dialing = std::make_shared<DialHandle>();
+  std::optional<OpenExchange> exchange;
+  std::optional<std::pair<std::string, DenialId>> explained;  ///< a denied open that is only answered: reason and id
+  bool closed = false;
+  bool stale = false;  ///< closed because a generation ended it
+
+  [[nodiscard]] policy::Destination destination() const { return {host, port.value, {binary, ancestors, cmdline_paths}}; }
+  /// True: it goes on, and belongs to `next` from now on.
+  bool judge(const std::shared_ptr<const Generation>& next);
+  /// A credential scope of this connection.
+  [[nodiscard]] CredentialScope scope(std::string_view path) const;
+  /// Breaks both sides.
+  void close();
+
+  /// An event with everything known of this connection filled in.
+  [[nodiscard]] ActivityEvent event(EventClass kind, Disposition disposition, Severity severity) const;
+  void count(bool denied, std::string_view group) const;
+  void observe(EndpointResult result, const policy::Endpoint* endpoint = nullptr) const;
+};
+
+/// The life of a relay after its open was allowed: dial, look at the first bytes, carry.
+Task<void> run_relay(std::shared_ptr<Relay> relay);
+/// The life of a denied open that is explained over HTTP.
+Task<void> run_explained(std::shared_ptr<Relay> relay);
+
+/// What the first bytes of a workload are.
+enum class FirstBytes : std::uint8_t { kUndecided, kTls, kHttp, kHttp2, kOther };
+FirstBytes classify_first_bytes(std::string_view bytes);
+
+inline constexpr std::chrono::seconds kFirstBytesWait{30};   ///< for what could still become TLS or HTTP
+inline constexpr std::chrono::seconds kHeadWait{30};         ///< from the first byte of a head to its end
+inline constexpr std::chrono::seconds kHalfClosedIdle{120};  ///< without a byte in the direction that is left
+inline constexpr std::chrono::seconds kHandshakeWait{30};
+inline constexpr std::chrono::seconds kLinger{2};  ///< for the peer to take an answer in, after which it is cut
+
+/// Parts of it.
+Task<void> raw_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream);
+Task<void> http_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream,
+                      bool tls);
+/// Reads until the class is known. kUndecided: the stream ended or time is up.
+Task<FirstBytes> detect(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, std::chrono::milliseconds wait);
+/// Ends the direction towards the peer and waits until it has had time to read what was sent.
+Task<void> end_politely(std::shared_ptr<Relay> relay, AsyncStream& client);
+/// Sends a last answer, then the same.
+Task<void> answer_and_end(std::shared_ptr<Relay> relay, AsyncStream& client, std::string response);
+/// A complete request head at the front of `from_client`. nullopt: the peer ended before a byte. Errors as http::head_length has them,
+/// UNAVAILABLE where the stream broke or the head did not come in time.
+Task<absl::StatusOr<std::optional<std::string>>> read_head(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client);
+
+}  // namespace openshell::egress
