@@ -82,9 +82,10 @@ class Launcher {
   /// The same, waiting. Never from the reaper thread.
   absl::StatusOr<LaunchedProcess> spawn_and_wait(LaunchRequest request);
 
-  /// Forks a fully confined child that runs `probe(argument)` instead of a program and exits with its result; for qualification. `probe` is
-  /// async-signal-safe.
-  absl::StatusOr<LaunchedProcess> spawn_probe(int (*probe)(void*), void* argument, ChildReaper::OnExit on_exit);
+  /// Forks a fully confined child that runs `probe(argument)` instead of a program, with `report` as its standard output, and exits with
+  /// its result; for qualification. `probe` is async-signal-safe, apart from reading what `argument` points to: a copy of the parent's
+  /// memory at the time of the fork.
+  absl::StatusOr<LaunchedProcess> spawn_probe(int (*probe)(void*), void* argument, FileDescriptor report, ChildReaper::OnExit on_exit);
 
  private:
   struct State;

@@ -6,7 +6,6 @@
 #include <absl/status/statusor.h>
 #include <sys/types.h>
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -50,6 +49,7 @@ class IdentityReader {
 
  private:
   struct Cache;
+  absl::StatusOr<Executable> read_executable(pid_t pid, bool may_hash, bool& would_hash);
   absl::StatusOr<BinaryIdentity> collect(pid_t tid, bool may_hash, bool& would_hash);
   pid_t sandbox_;
   std::unique_ptr<Cache> cache_;

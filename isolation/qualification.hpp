@@ -65,7 +65,7 @@ struct Posture {
   bool anyip = false;          ///< a TEST-NET address can be bound and reached
 };
 absl::StatusOr<Posture> read_posture();
-/// Checks the posture; `require_empty_capabilities` false only in tests.
+/// FailedPrecondition for uid or gid 0, any capability, or a Yama scope of 2 or more.
 absl::Status check_posture(const Posture& posture);
 
 /// Makes the process as private as it has to be: no_new_privs, non-dumpable, RLIMIT_CORE 0, child subreaper, SIGUSR2 reserved. Before any
