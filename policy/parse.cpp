@@ -27,6 +27,7 @@ ParseResult parse_policy(std::string_view text, std::string_view file, const Par
 ParseResult load_policy(std::string_view text, std::string_view file, const ParseLimits& limits) {
   ParseResult result = parse_policy(text, file, limits);
   if (!result.ok()) return result;
+  result.diagnostics.append(check_reserved_keys(*result.policy));
   result.diagnostics.append(validate(*result.policy));
   if (!result.diagnostics.has_errors()) {
     result.diagnostics.append(normalize(*result.policy, Provenance::clear));

@@ -17,12 +17,18 @@ inline constexpr std::size_t kMaxMiddlewares = 10;                     ///< netw
 inline constexpr std::size_t kMaxMiddlewarePatterns = 32;              ///< include and exclude of one of them.
 inline constexpr std::string_view kProviderRulePrefix = "_provider_";  ///< Rule keys that only the gateway makes.
 
+/// Pairs of endpoints of equal specificity that the overlap check compares; a policy with more is refused.
+inline constexpr std::size_t kMaxOverlapPairs = 5'000'000;
+
 /// Every violation and warning, rules in key order, endpoints in list order. Takes the policy as it was sent, before normalisation.
 [[nodiscard]] Diagnostics validate(const pb::SandboxPolicy& policy);
 
 /// Every pair of endpoints that overlap, are equally specific and want different handling of the same connection or request; each
 /// diagnostic names both rules, both values and the smallest change. `policy` is one complete policy in canonical form.
 [[nodiscard]] Diagnostics find_ambiguities(const pb::SandboxPolicy& policy);
+
+/// INVALID_ARGUMENT for a rule key that only the gateway may make; part of admit() with Provenance::clear and of load_policy().
+[[nodiscard]] Diagnostics check_reserved_keys(const pb::SandboxPolicy& policy);
 
 /// The whole ingress of a policy that came as protobuf: validate, normalise in place, find ambiguities.
 /// INVALID_ARGUMENT `policy contains unsafe content: ...` or FAILED_PRECONDITION `network endpoint ambiguity validation failed:\n...`; the
