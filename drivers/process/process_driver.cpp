@@ -1,0 +1,254 @@
+#include "drivers/process/process_driver.hpp"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "drivers/process/driver_state.hpp"
+#include "drivers/process/launch_modes.hpp"
+#include "isolation/boundary/digest.hpp"
+
+namespace openshell::drivers::process {
+
+Capabilities ProcessDriver::capabilities() const {
+  Capabilities all;
+  all.driver_name = "process";
+  all.driver_version = context_.options.driver_version;
+  all.gateway_manages_lifecycle = true;
+  all.resources.cpu_limit = context_.cgroups.limits_cpu();
+  all.resources.memory_limit = context_.cgroups.limits_memory();
+  all.notes = notes_;
+  return all;
+}
+
+absl::Status ProcessDriver::validate(const SandboxSpec& spec) {
+  if (!unusable_.ok()) return unusable_;
+  return admit(context_.options, context_.cgroups, spec).status();
+}
+
+ProcessDriver::SandboxPtr ProcessDriver::find(const std::string& id) const {
+  const std::lock_guard lock{mutex_};
+  const auto found = sandboxes_.find(id);
+  return found == sandboxes_.end() ? nullptr : found->second;
+}
+
+Observation ProcessDriver::observe(const Sandbox& sandbox) const {
+  Observation seen;
+  seen.id = SandboxId{sandbox.state.id()};
+  seen.name = sandbox.state.name();
+  seen.workspace = sandbox.state.workspace();
+  seen.instance_id = "process-" + sandbox.state.id();
+  seen.generation = GenerationId{sandbox.generation};
+  seen.runtime_identity = sandbox.state.runtime_identity();
+  seen.deleting = sandbox.deleting;
+  const char* ready = sandbox.phase == Phase::kRunning ? "True" : "False";
+  seen.conditions.push_back({"Ready", ready, sandbox.reason, sandbox.message, sandbox.transition_time});
+  seen.conditions.push_back(
+      {"WorkloadIdentity", "True", "Resolved", std::to_string(sandbox.state.uid()) + ":" + std::to_string(sandbox.state.gid()), {}});
+  if (!sandbox.evidence.empty()) seen.conditions.push_back({"OuterFence", "True", "Verified", sandbox.evidence, {}});
+  return seen;
+}
+
+absl::StatusOr<Observation> ProcessDriver::get(const SandboxId& id) {
+  const std::lock_guard lock{mutex_};
+  const auto found = sandboxes_.find(id.str());
+  if (found == sandboxes_.end()) return absl::NotFoundError("sandbox " + id.str() + " is not known to the process driver");
+  return observe(*found->second);
+}
+
+absl::StatusOr<std::vector<Observation>> ProcessDriver::list() {
+  const std::lock_guard lock{mutex_};
+  std::vector<Observation> all;
+  for (const auto& [id, sandbox] : sandboxes_) all.push_back(observe(*sandbox));
+  return all;
+}
+
+absl::StatusOr<std::string> ProcessDriver::create(const SandboxSpec& spec, const LaunchAuthentication& launch) {
+  if (!unusable_.ok()) return unusable_;
+  const auto admitted = admit(context_.options, context_.cgroups, spec);
+  if (!admitted.ok()) return admitted.status();
+  auto sandbox = enlist(spec, *admitted);
+  if (!sandbox.ok()) return sandbox.status();
+  if (auto status = begin(*sandbox, spec, launch, *admitted); !status.ok()) return status;
+  const std::lock_guard lock{mutex_};
+  return (*sandbox)->state.runtime_identity();
+}
+
+absl::StatusOr<std::string> ProcessDriver::start(const SandboxSpec& spec, const LaunchAuthentication& launch,
+                                                 std::string_view expected_runtime_identity) {
+  if (!unusable_.ok()) return unusable_;
+  const auto admitted = admit(context_.options, context_.cgroups, spec);
+  if (!admitted.ok()) return admitted.status();
+  const SandboxPtr sandbox = find(spec.id.str());
+  if (sandbox == nullptr) return absl::NotFoundError("sandbox " + spec.id.str() + " is not known to the process driver");
+  {
+    const std::lock_guard lock{mutex_};
+    if (!expected_runtime_identity.empty() && sandbox->state.runtime_identity() != std::string(expected_runtime_identity)) {
+      return absl::FailedPreconditionError("sandbox " + spec.id.str() + " has another runtime identity than the record");
+    }
+    if (sandbox->phase == Phase::kRunning || sandbox->phase == Phase::kStarting) return sandbox->state.runtime_identity();
+  }
+  if (auto status = begin(sandbox, spec, launch, *admitted); !status.ok() && !absl::IsAlreadyExists(status)) return status;
+  const std::lock_guard lock{mutex_};
+  return sandbox->state.runtime_identity();
+}
+
+absl::Status ProcessDriver::stop(const SandboxId& id) {
+  const SandboxPtr sandbox = find(id.str());
+  if (sandbox == nullptr) return absl::OkStatus();
+  cancel_launch(sandbox);
+  const std::lock_guard operation{sandbox->operation};
+  const auto grace = std::chrono::seconds{context_.options.stop_timeout_secs};
+  if (auto status = end_generation(context_, id.str(), sandbox->running, grace); !status.ok()) return status;
+  if (auto status = context_.files.write_driver_file(id.str(), "stopped", ""); !status.ok()) return status;
+  turn(sandbox, Phase::kStopped, kReasonContainerStopped, "Process sandbox was stopped");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ProcessDriver::remove(const SandboxId& id) {
+  if (!is_valid_id(id.str())) return absl::InvalidArgumentError("sandbox_id or sandbox_name is required");
+  const SandboxPtr sandbox = find(id.str());
+  if (sandbox == nullptr) return false;
+  {
+    const std::lock_guard lock{mutex_};
+    sandbox->deleting = true;
+  }
+  changed(id.str());
+  cancel_launch(sandbox);
+  const std::lock_guard operation{sandbox->operation};
+  const auto grace = std::chrono::seconds{context_.options.stop_timeout_secs};
+  if (auto status = end_generation(context_, id.str(), sandbox->running, grace); !status.ok()) return status;
+  const auto removed = context_.files.remove_state(id.str());
+  if (!removed.ok()) return removed.status();
+  {
+    const std::lock_guard lock{mutex_};
+    if (sandbox->state.has_slot()) slots_.release(sandbox->state.slot(), id.str());
+    sandboxes_.erase(id.str());
+  }
+  changed(id.str());
+  return true;
+}
+
+namespace {
+
+std::string read_text(const char* path) {
+  std::ifstream file{path};
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string own_directory() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+// Fills in what lies beside the gateway's own program.
+absl::Status find_programs(ProcessDriverOptions& options) {
+  const std::string here = own_directory();
+  if (options.supervisor_path.empty()) options.supervisor_path = here + "/openshell-supervisor";
+  if (options.monitor_path.empty()) options.monitor_path = here + "/openshell-sandbox-monitor";
+  if (options.bundle_dir.empty()) options.bundle_dir = here + "/../bundle";
+  std::error_code error;
+  if (const auto real = std::filesystem::canonical(options.bundle_dir, error); !error) options.bundle_dir = real.string();
+  if (access(options.monitor_path.c_str(), X_OK) != 0)
+    return absl::FailedPreconditionError("the process driver needs " + options.monitor_path + ", which can not be executed");
+  if (!options.init_argv.empty()) return absl::OkStatus();
+  // The bundle's own loader and libraries: nothing of the root that it runs in is used.
+  for (const char* loader : {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}) {
+    for (const char* directory : {"/lib/", "/"}) {
+      if (access((options.bundle_dir + directory + loader).c_str(), X_OK) != 0) continue;
+      const std::string libraries = access((options.bundle_dir + "/lib").c_str(), F_OK) == 0 ? "/.openshell/bin/lib" : "/.openshell/bin";
+      options.init_argv = {std::string("/.openshell/bin") + directory + loader, "--library-path", libraries,
+                           "/.openshell/bin/openshell-sandbox"};
+    }
+  }
+  if (options.init_argv.empty()) options.init_argv = {"/.openshell/bin/openshell-sandbox"};
+  options.init_argv.insert(options.init_argv.end(), {"--bootstrap", "/.openshell/sandbox/bootstrap.json"});
+  return absl::OkStatus();
+}
+
+// One driver per state directory.
+absl::StatusOr<Descriptor> lock_state(const std::string& state_dir) {
+  Descriptor lock{open((state_dir + "/driver.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)};
+  if (!lock) return system_error("opening " + state_dir + "/driver.lock");
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return absl::FailedPreconditionError("another gateway uses " + state_dir);
+  return lock;
+}
+
+Parties probe_parties(const DriverContext& context) {
+  const Owner own{geteuid(), getegid()};
+  if (context.mode != LaunchMode::kRoot) return {own, own, own};
+  const std::uint32_t base = context.options.sandbox_uid_range.last - (kIdsPerSlot - 1);
+  return {own, {base, base}, {base + kSupervisorInSlot, base + kSupervisorInSlot}};
+}
+
+// OK, or why this host runs no sandboxes.
+absl::Status choose_mode(DriverContext& context, std::vector<std::string>& notes) {
+  if (auto status = check_landlock(); !status.ok()) return status;
+  context.mode = geteuid() == 0 ? LaunchMode::kRoot : LaunchMode::kSingleId;
+  const absl::Status tried = try_mode(context, probe_parties(context));
+  if (!tried.ok()) {
+    const std::string blocking = blocking_settings();
+    return absl::FailedPreconditionError("the process driver can not run sandboxes on this host (mode " +
+                                         std::string(to_string(context.mode)) + "): " + std::string(tried.message()) +
+                                         (blocking.empty() ? "" : "; in the way: " + blocking));
+  }
+  notes.push_back("process driver mode " + std::string(to_string(context.mode)));
+  if (context.mode == LaunchMode::kSingleId) notes.emplace_back("sandboxes share the kernel uid and groups of the gateway's user");
+  if (context.cgroups.version() == CgroupVersion::kNone) notes.emplace_back("resource limits not enforced");
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace openshell::drivers::process
+
+namespace openshell::drivers {
+
+absl::StatusOr<std::unique_ptr<ComputeDriver>> make_process_driver(ProcessDriverOptions options) {
+  using namespace process;
+  if (options.sandbox_uid == 0 || options.sandbox_gid == 0) return absl::InvalidArgumentError("sandbox_uid and sandbox_gid must not be 0");
+  if (options.sandbox_pids_limit == 0) return absl::InvalidArgumentError("sandbox_pids_limit must not be 0; leave it out for 2048");
+  if (options.supervisor_uid == 0U || options.supervisor_gid == 0U)
+    return absl::InvalidArgumentError("supervisor_uid and supervisor_gid must not be 0");
+  if (auto status = find_programs(options); !status.ok()) return status;
+  const bool as_root = geteuid() == 0;
+  if (as_root) {
+    if (auto status = check_range(options.sandbox_uid_range, read_text("/etc/passwd"), read_text("/etc/group"), read_text("/etc/subuid"),
+                                  read_text("/etc/subgid"));
+        !status.ok()) {
+      return status;
+    }
+    if (auto slots = open_base(options.slots_dir, 0711); !slots.ok()) return slots.status();
+  }
+  DriverContext context;
+  auto files = SandboxFiles::open(options.state_dir, options.runtime_dir, as_root);
+  if (!files.ok()) return files.status();
+  context.files = std::move(*files);
+  const std::size_t socket_length = context.files.paths(std::string(36, 'x')).control_socket().size();
+  if (socket_length > kMaxSocketPath) {
+    return absl::FailedPreconditionError("runtime_dir " + options.runtime_dir + " is too long: a control socket in it would have " +
+                                         std::to_string(socket_length) + " bytes, " + std::to_string(kMaxSocketPath) + " are possible");
+  }
+  context.options = std::move(options);
+  auto lock = lock_state(context.files.state_dir());
+  if (!lock.ok()) return lock.status();
+  const auto mounts = read_mountinfo();
+  if (!mounts.ok()) return mounts.status();
+  context.cgroups = CgroupRoot::find(*mounts, read_text("/proc/self/cgroup"), context.options.cgroup_parent,
+                                     "openshell-" + boundary::sha256_hex(context.files.state_dir()).substr(0, 12));
+  std::vector<std::string> notes;
+  absl::Status unusable = choose_mode(context, notes);
+  if (!unusable.ok()) notes.emplace_back(unusable.message());
+  auto driver = std::make_unique<ProcessDriver>(std::move(context), std::move(unusable), std::move(notes), std::move(*lock));
+  driver->reconcile();
+  return driver;
+}
+
+}  // namespace openshell::drivers
