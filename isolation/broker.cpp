@@ -405,6 +405,7 @@ void Broker::freeze() { impl_->freeze(); }
 void Broker::resume() { impl_->resume(); }
 OpenDecider& Broker::exchange_decider(OpenDecider& decider) { return impl_->opens.exchange_decider(decider); }
 bool Broker::healthy() const noexcept { return impl_->healthy; }
+bool Broker::rejects_unknown_notification() const noexcept { return !impl_->channel.valid(~0ULL); }
 BrokerStatistics Broker::statistics() const { return impl_->statistics(); }
 IdentityReader& Broker::identities() noexcept { return impl_->identities; }
 

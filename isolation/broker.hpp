@@ -111,6 +111,8 @@ class Broker {
   OpenDecider& exchange_decider(OpenDecider& decider);
 
   [[nodiscard]] bool healthy() const noexcept;  ///< false once the listener failed
+  /// The kernel tells a live notification from one that never was; for qualification.
+  [[nodiscard]] bool rejects_unknown_notification() const noexcept;
   [[nodiscard]] BrokerStatistics statistics() const;
   [[nodiscard]] IdentityReader& identities() noexcept;
 

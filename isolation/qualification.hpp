@@ -76,12 +76,11 @@ struct QualificationInputs {
   Launcher& launcher;
   Broker& broker;
   LandlockFeatures landlock;
-  CancellationMode cancellation = CancellationMode::Killable;
   bool anyip = false;
   bool dns_is_served =
       false;  ///< true: a stub answers on 127.0.0.53:53 already (any answer counts); false: bound here for the time of the probe
-  std::string protected_file;  ///< a file below /.openshell that the workload's uid could read but for Landlock; empty: one in the working
-                               ///< directory is made
+  /// A file below /.openshell that this uid can read but for Landlock. Empty: the executable of this process, where it lies there.
+  std::string protected_file;
 };
 
 /// Runs all probes, about 30 ms, while no workload process exists. Failures are false fields, not errors; an error means that a probe could

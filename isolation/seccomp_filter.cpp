@@ -275,13 +275,20 @@ absl::StatusOr<FilterProgram> build_notify_filter(const NotifyFilterOptions& opt
 
 absl::StatusOr<FilterProgram> build_self_protection_filter(pid_t sandbox, std::span<const pid_t> threads) {
   Builder builder;
-  const auto target = static_cast<scmp_datum_t>(sandbox);
-  builder.rule(deny(EPERM), CALL(kill), {equals(0, target)});
-  builder.rule(deny(EPERM), CALL(tkill), {equals(0, target)});
-  builder.rule(deny(EPERM), CALL(tgkill), {equals(0, target)});
-  builder.rule(deny(EPERM), CALL(rt_sigqueueinfo), {equals(0, target)});
-  builder.rule(deny(EPERM), CALL(rt_tgsigqueueinfo), {equals(0, target)});
-  for (pid_t thread : threads) builder.rule(deny(EPERM), CALL(sched_setaffinity), {equals(0, static_cast<scmp_datum_t>(thread))});
+  const auto protect = [&builder](pid_t id) {
+    const auto target = static_cast<scmp_datum_t>(id);
+    builder.rule(deny(EPERM), CALL(kill), {equals(0, target)});  // takes a thread id too, and signals its process
+    builder.rule(deny(EPERM), CALL(tkill), {equals(0, target)});
+    builder.rule(deny(EPERM), CALL(rt_sigqueueinfo), {equals(0, target)});
+  };
+  protect(sandbox);
+  builder.rule(deny(EPERM), CALL(tgkill), {equals(0, static_cast<scmp_datum_t>(sandbox))});
+  builder.rule(deny(EPERM), CALL(rt_tgsigqueueinfo), {equals(0, static_cast<scmp_datum_t>(sandbox))});
+  for (pid_t thread : threads) {
+    // The launcher thread shares the workload's Landlock domain, so the signal scope does not cover it.
+    if (thread != sandbox) protect(thread);
+    builder.rule(deny(EPERM), CALL(sched_setaffinity), {equals(0, static_cast<scmp_datum_t>(thread))});
+  }
   return builder.finish(false);
 }
 

@@ -39,7 +39,8 @@ struct NotifyFilterOptions {
 /// F1. Foreign architectures kill the process, x32 numbers answer ENOSYS.
 absl::StatusOr<FilterProgram> build_notify_filter(const NotifyFilterOptions& options);
 
-/// F2. Signals to `sandbox` (its thread group id as children see it) and affinity changes of its `threads` are EPERM.
+/// F2. Signals to `sandbox` (its thread group id as children see it) or to one of its `threads`, and affinity changes of these, are EPERM.
+/// The launcher's thread must be among them: it is in the workload's own Landlock domain, where the signal scope allows everything.
 absl::StatusOr<FilterProgram> build_self_protection_filter(pid_t sandbox, std::span<const pid_t> threads);
 
 /// F3. The deny list; it also denies further filters, so it comes last.

@@ -1,12 +1,9 @@
 #include "isolation/task_memory.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -137,48 +134,16 @@ PendingSignals pending_signals(pid_t tid) noexcept {
   return {field("\nSigPnd:", 16) & wanted, field("\nShdPnd:", 16) & wanted, static_cast<int>(field("\nThreads:", 10))};
 }
 
-TaskMemoryEvidence prove_task_memory() {
-  constexpr std::uint64_t kNonce = 0x6f70656e5368656cULL, kReply = 0x6c65685365706f00ULL;
-  struct Shared {
-    volatile std::uint64_t value;
-  } nonce{kNonce};
-  int to_child[2], to_parent[2];
-  if (::pipe2(to_child, O_CLOEXEC) != 0 || ::pipe2(to_parent, O_CLOEXEC) != 0) return {};
-  const FileDescriptor child_in{to_child[0]}, parent_in{to_parent[0]};
-  FileDescriptor child_out{to_child[1]}, parent_out{to_parent[1]};
-  const pid_t child = ::fork();
-  if (child < 0) return {};
-  if (child == 0) {
-    ::prctl(PR_SET_DUMPABLE, 1);
-    char byte = 'r';
-    if (::write(parent_out.get(), &byte, 1) != 1) ::_exit(3);
-    bool good = true;
-    for (int round = 0; round < 2; ++round) {
-      if (::read(child_in.get(), &byte, 1) != 1) ::_exit(3);
-      good = nonce.value == kReply + static_cast<std::uint64_t>(round);
-      byte = good ? 'y' : 'n';
-      if (::write(parent_out.get(), &byte, 1) != 1) ::_exit(3);
-    }
-    ::_exit(0);
-  }
+TaskMemoryEvidence try_task_memory(pid_t child, const NoncePair& nonce) noexcept {
+  const auto call_address = reinterpret_cast<std::uint64_t>(&nonce.by_call), file_address = reinterpret_cast<std::uint64_t>(&nonce.by_file);
   TaskMemoryEvidence evidence;
-  const auto address = reinterpret_cast<std::uint64_t>(&nonce.value);
-  char byte = 0;
-  if (::read(parent_in.get(), &byte, 1) == 1) {
-    std::uint64_t seen = 0;
-    evidence.vm_read = through_vm_call(false, child, address, &seen, sizeof seen) == 0 && seen == kNonce;
-    seen = 0;
-    evidence.mem_read = through_mem_file(false, child, address, &seen, sizeof seen) == 0 && seen == kNonce;
-    for (std::uint64_t round = 0; round < 2; ++round) {
-      std::uint64_t reply = kReply + round;
-      const int error = round == 0 ? through_vm_call(true, child, address, &reply, sizeof reply)
-                                   : through_mem_file(true, child, address, &reply, sizeof reply);
-      const bool asked = ::write(child_out.get(), "?", 1) == 1 && ::read(parent_in.get(), &byte, 1) == 1;
-      (round == 0 ? evidence.vm_write : evidence.mem_write) = error == 0 && asked && byte == 'y';
-    }
-  }
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+  std::uint64_t value = 0;
+  evidence.read_by_call = through_vm_call(false, child, call_address, &value, sizeof value) == 0 && value == NoncePair::kBefore;
+  value = 0;
+  evidence.read_by_file = through_mem_file(false, child, file_address, &value, sizeof value) == 0 && value == NoncePair::kBefore;
+  value = NoncePair::kAfter;
+  evidence.write_by_call = through_vm_call(true, child, call_address, &value, sizeof value) == 0;
+  evidence.write_by_file = through_mem_file(true, child, file_address, &value, sizeof value) == 0;
   return evidence;
 }
 

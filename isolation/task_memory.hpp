@@ -40,11 +40,17 @@ struct PendingSignals {
 };
 [[nodiscard]] PendingSignals pending_signals(pid_t tid) noexcept;
 
-/// Both directions through both ways against a forked, dumpable child of the same uid: evidence for the audit. Its own memory would prove
-/// nothing.
-struct TaskMemoryEvidence {
-  bool vm_read = false, vm_write = false, mem_read = false, mem_write = false;
+/// Both directions through both ways against a dumpable child of the same uid, which has `nonce` at the same address and reports what it
+/// finds there. Own memory would prove nothing.
+struct NoncePair {
+  static constexpr std::uint64_t kBefore = 0x6f70656e5368656cULL, kAfter = 0x6c65685365706f6eULL;
+  volatile std::uint64_t by_call = kBefore, by_file = kBefore;
 };
-TaskMemoryEvidence prove_task_memory();
+struct TaskMemoryEvidence {
+  bool read_by_call = false, write_by_call = false, read_by_file = false,
+       write_by_file = false;  ///< a write counts once the child has seen it
+};
+/// Reads both nonces of `child` and overwrites them with kAfter.
+TaskMemoryEvidence try_task_memory(pid_t child, const NoncePair& nonce) noexcept;
 
 }  // namespace openshell::isolation

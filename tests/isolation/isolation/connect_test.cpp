@@ -1,6 +1,7 @@
 // Connects through the broker, from a confined program: what the program sees, what the decider was asked, and what neither may change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <cstdio>
 
@@ -73,6 +74,219 @@ TEST_P(Connect, R_38_BlockingAllowedLate) {
     EXPECT_THAT(result.out, HasSubstr("connect=0 "));
     EXPECT_GE(number(result.out, "connect_ms"), 399);
     EXPECT_THAT(result.out, HasSubstr("said='hello 1040' echo=echo!"));
+  });
+}
+
+TEST_P(Connect, D13_NonBlockingEarly) {
+  run([] {
+    Workload sandbox{workload()};
+    const auto allowed = sandbox.probe({"connect", "203.0.113.10", "1000", "nonblock"});
+    EXPECT_THAT(allowed.out, HasSubstr("said='hello 1000' echo=echo!"));
+    EXPECT_THAT(allowed.out, HasSubstr("peer=203.0.113.10:1000"));
+  });
+}
+
+TEST_P(Connect, IS_37_NonBlockingIsHeldInSynSent) {
+  run([] {
+    Workload sandbox{workload()};
+    const auto result = sandbox.probe({"connect", "203.0.113.10", "1040", "nonblock"});
+    SCOPED_TRACE(result.out);
+    EXPECT_THAT(result.out, HasSubstr("connect=115 "));  // EINPROGRESS
+    EXPECT_LT(number(result.out, "connect_ms"), 60);
+    EXPECT_THAT(result.out, HasSubstr("again=114 early=0 so_error=0"));  // EALREADY; no poll event while held
+    EXPECT_GE(number(result.out, " ms"), 399);
+    EXPECT_LT(number(result.out, " ms"), 600);
+    EXPECT_THAT(result.out, HasSubstr("peer=203.0.113.10:1040 second=0"));
+    EXPECT_THAT(result.out, HasSubstr("said='hello 1040' echo=echo!"));
+    EXPECT_EQ(sandbox.broker->statistics().held, 1u);
+    EXPECT_EQ(sandbox.decider.seen().size(), 1u) << "the second connect must not be asked again";
+  });
+}
+
+TEST_P(Connect, D13_HeldAndDeniedIsConnectionRefused) {
+  run([] {
+    Workload sandbox{workload()};
+    const auto result = sandbox.probe({"connect", "203.0.113.10", "2040", "nonblock"});
+    SCOPED_TRACE(result.out);
+    EXPECT_THAT(result.out, HasSubstr("connect=115 "));
+    EXPECT_THAT(result.out, HasSubstr("so_error=111"));
+    EXPECT_LT(number(result.out, " ms"), 1600);
+  });
+}
+
+TEST_P(Connect, R_46_TimesOut) {
+  run([] {
+    auto options = workload();
+    options.open_timeout = std::chrono::milliseconds{700};
+    Workload sandbox{options};
+    const auto blocking = sandbox.probe({"connect", "203.0.113.10", "3000"});
+    EXPECT_THAT(blocking.out, HasSubstr("connect=110 "));
+    EXPECT_NEAR(number(blocking.out, "connect_ms"), 700, 100);
+    const auto held = sandbox.probe({"connect", "203.0.113.10", "3000", "nonblock"});
+    EXPECT_THAT(held.out, HasSubstr("so_error=110")) << held.out;
+    const auto ends = sandbox.decider.ends();
+    EXPECT_EQ(ends.size(), 2u);
+    for (const auto& [id, why] : ends) EXPECT_EQ(why, OpenEnd::TimedOut);
+    EXPECT_EQ(sandbox.broker->statistics().pending, 0u);
+    EXPECT_EQ(sandbox.broker->allow(1).status().code(), absl::StatusCode::kNotFound);
+  });
+}
+
+TEST_P(Connect, R_38_IPv6AndMappedForms) {
+  run([] {
+    Workload sandbox{workload()};
+    for (const char* port : {"1000", "1004"}) {
+      for (const char* how : {"block", "nonblock"}) {
+        const auto v6 = sandbox.probe({"connect", "2001:db8:5::7", port, how});
+        EXPECT_THAT(v6.out, HasSubstr(std::string{"peer=2001:db8:5::7:"} + port)) << how;
+        EXPECT_THAT(v6.out, HasSubstr("echo=echo!")) << how;
+        const auto mapped = sandbox.probe({"connect", "::ffff:203.0.113.10", port, how});
+        EXPECT_THAT(mapped.out, HasSubstr(std::string{"peer=::ffff:203.0.113.10:"} + port)) << how;
+        EXPECT_THAT(mapped.out, HasSubstr("echo=echo!")) << how;
+      }
+    }
+    EXPECT_EQ(sandbox.decider.seen().back().destination.text(), "203.0.113.10:1004");
+    EXPECT_TRUE(sandbox.decider.seen().back().ipv4_mapped);
+    EXPECT_EQ(sandbox.broker->statistics().peer_name_misses, 0u);
+  });
+}
+
+TEST_P(Connect, IS_37_EventLoopIsNotStalled) {
+  run([] {
+    Workload sandbox{workload()};
+    // One destination for all, decided after 400 ms: the shared sink of AnyIP, and one hold each otherwise.
+    const auto allowed = sandbox.probe({"parallel", "100", "203.0.113.10", "1040"});
+    EXPECT_THAT(allowed.out, HasSubstr("good=100 bad=0 held=100 left=0")) << allowed.out;
+    EXPECT_LT(number(allowed.out, "worst_ms"), 150) << allowed.out;
+    const auto denied = sandbox.probe({"parallel", "50", "203.0.113.10", "2040"});
+    EXPECT_THAT(denied.out, HasSubstr("good=0 bad=50 held=50 left=0")) << denied.out;
+    const auto quick = sandbox.probe({"parallel", "100", "203.0.113.10", "1000"});
+    EXPECT_THAT(quick.out, HasSubstr("good=100 bad=0")) << quick.out;
+    EXPECT_THAT(quick.out, HasSubstr("left=0"));
+    EXPECT_EQ(sandbox.decider.failed_allows(), 0);
+    EXPECT_EQ(sandbox.broker->statistics().peer_name_misses, 0u);
+  });
+}
+
+TEST_P(Connect, IS_37_DescriptionIsKept) {
+  run([] {
+    Workload sandbox{workload()};
+    for (const char* port : {"1000", "1005"}) {
+      EXPECT_THAT(sandbox.probe({"options", "203.0.113.10", port}).out,
+                  HasSubstr("error=0 nodelay=1 keepalive=1 idle=77 timeout=4321 sndbuf=100000 nonblock=0 cloexec=1 edge=1 dup=1"));
+      EXPECT_THAT(sandbox.probe({"options", "203.0.113.10", port, "nonblock"}).out,
+                  HasSubstr("error=0 nodelay=1 keepalive=1 idle=77 timeout=4321 sndbuf=100000 nonblock=1 cloexec=1 edge=1 dup=1"));
+    }
+  });
+}
+
+TEST_P(Connect, R_47_ReplacedNumberGetsNothing) {
+  run([] {
+    Workload sandbox{workload()};
+    const auto result = sandbox.probe({"swap", "203.0.113.10", "1020"});
+    EXPECT_THAT(result.out, HasSubstr("connect=0 number: peer=-107 original: peer=203.0.113.10:1020")) << result.out;
+  });
+}
+
+TEST_P(Connect, Spec_9_2_SignalsDuringABlockingConnect) {
+  run([] {
+    Workload sandbox{workload()};
+    const auto interrupted = sandbox.probe({"signal", "203.0.113.10", "1040", "interrupt"});
+    SCOPED_TRACE(interrupted.out);
+    EXPECT_THAT(interrupted.out, HasSubstr("connect=4 "));  // EINTR
+    EXPECT_LT(number(interrupted.out, "ms"), 200);
+    EXPECT_THAT(interrupted.out, HasSubstr("alarms=1 second=0"));
+    EXPECT_LT(number(interrupted.out, "second_ms"), 550) << "the decision under way was asked again";
+    const auto restarted = sandbox.probe({"signal", "203.0.113.10", "1040", "restart"});
+    EXPECT_THAT(restarted.out, HasSubstr("connect=0 ")) << restarted.out;
+    EXPECT_THAT(restarted.out, HasSubstr("alarms=1"));
+    EXPECT_THAT(restarted.out, HasSubstr("peer=203.0.113.10:1040"));
+    EXPECT_EQ(sandbox.decider.seen().size(), 2u);
+  });
+}
+
+TEST_P(Connect, R_98_FreezeAnswersEverything) {
+  run([] {
+    Workload sandbox{workload()};
+    const auto blocked = sandbox.start_probe({"connect", "203.0.113.10", "3000"});
+    const auto held = sandbox.start_probe({"connect", "203.0.113.10", "3001", "nonblock"});
+    ASSERT_TRUE(blocked.ok() && held.ok());
+    ASSERT_TRUE(sandbox.decider.wait_for_opens(2));
+    while (sandbox.broker->statistics().held < 1) ::poll(nullptr, 0, 1);
+    sandbox.broker->freeze();
+    EXPECT_EQ(sandbox.broker->statistics().pending, 0u);
+    EXPECT_TRUE(sandbox.tree.freeze().ok());
+    const auto stopped = sandbox.tree.descendants();
+    ASSERT_TRUE(stopped.ok());
+    for (const auto& process : *stopped)
+      EXPECT_TRUE(process.state == 'T' || process.state == 'Z') << process.pid << " is " << process.state;
+    EXPECT_TRUE(sandbox.tree.resume().ok());
+    // Frozen still: an external connect fails at once, loopback answers.
+    EXPECT_THAT(sandbox.probe({"connect", "203.0.113.10", "1000"}).out, HasSubstr("connect=125 "));  // ECANCELED
+    EXPECT_THAT(sandbox.probe({"connect", "127.0.0.1", "9"}).out, HasSubstr("connect=111 "));
+    sandbox.broker->resume();
+    EXPECT_THAT(sandbox.probe({"connect", "203.0.113.10", "1000"}).out, HasSubstr("connect=0 "));
+    for (const auto& [id, why] : sandbox.decider.ends()) EXPECT_EQ(why, OpenEnd::Frozen);
+  });
+}
+
+TEST_P(Connect, R_17_ReservedPortAtAnyAddress) {
+  run([] {
+    auto options = workload();
+    options.reserved_ports = {1000};
+    Workload sandbox{options};
+    for (const char* host : {"127.0.0.1", "127.0.0.9", "0.0.0.0", "203.0.113.10", "::1", "::ffff:127.0.0.1"})
+      EXPECT_THAT(sandbox.probe({"connect", host, "1000"}).out, HasSubstr("connect=13 ")) << host;
+    EXPECT_TRUE(sandbox.decider.seen().empty());
+  });
+}
+
+TEST_P(Connect, Spec_9_9_LoopbackServersAreNative) {
+  run([] {
+    Workload sandbox{workload()};
+    const auto server = sandbox.start_probe({"server", "7007"});
+    ASSERT_TRUE(server.ok());
+    for (int i = 0; i < 200; ++i) {
+      if (sandbox.probe({"connect", "127.0.0.1", "7007"}).out.starts_with("connect=0 ")) break;
+    }
+    EXPECT_THAT(sandbox.probe({"connect", "127.0.0.1", "7007"}).out, HasSubstr("connect=0 "));
+    EXPECT_THAT(sandbox.probe({"connect", "127.0.0.1", "7007", "nonblock"}).out, HasSubstr("so_error=0"));
+    EXPECT_TRUE(sandbox.decider.seen().empty());
+  });
+}
+
+TEST_P(Connect, R_38_RealPrograms) {
+  run([] {
+    Workload sandbox{workload()};
+    const auto bash = sandbox.run({"/bin/bash", "-c", "exec 3<>/dev/tcp/203.0.113.10/1002; read -r line <&3; echo got $line"});
+    EXPECT_THAT(bash.out, HasSubstr("got hello 1002")) << bash.err;
+    const auto refused = sandbox.run({"/bin/bash", "-c", "exec 3<>/dev/tcp/203.0.113.10/2002"});
+    EXPECT_THAT(refused.err, HasSubstr("Permission denied"));
+    const auto seen = sandbox.decider.seen();
+    ASSERT_FALSE(seen.empty());
+    EXPECT_THAT(seen[0].identity->executable.path, HasSubstr("bash"));
+    const auto python = sandbox.run({"/usr/bin/python3", "-c",
+                                     "import asyncio\n"
+                                     "async def one(port):\n"
+                                     "  r, w = await asyncio.open_connection('203.0.113.10', port)\n"
+                                     "  line = await r.readline(); w.write(b'ping'); await w.drain()\n"
+                                     "  return line.decode().strip() + (await r.readexactly(4)).decode()\n"
+                                     "async def main():\n"
+                                     "  print(await asyncio.gather(*[one(1000 + i % 40) for i in range(40)]))\n"
+                                     "asyncio.run(main())\n"});
+    EXPECT_THAT(python.out, HasSubstr("hello 1039ping")) << python.err;
+  });
+}
+
+TEST_P(Connect, Measured_Latency) {
+  run([] {
+    Workload sandbox{workload()};
+    ASSERT_TRUE(sandbox.start_probe({"server", "7007"}).ok());
+    for (int i = 0; i < 200 && !sandbox.probe({"connect", "127.0.0.1", "7007"}).out.starts_with("connect=0 "); ++i) {
+    }
+    std::printf("[ MEASURED ] %s external: %s", GetParam().name, sandbox.probe({"latency", "500", "203.0.113.10", "1000"}).out.c_str());
+    std::printf("[ MEASURED ] %s loopback: %s", GetParam().name, sandbox.probe({"latency", "2000", "127.0.0.1", "7007"}).out.c_str());
+    EXPECT_EQ(sandbox.decider.failed_allows(), 0);
   });
 }
 

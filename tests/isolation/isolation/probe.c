@@ -271,9 +271,9 @@ static int kill_all_threads(void) {
     char path[64];
     snprintf(path, sizeof path, "/proc/1/task/%d", tid);
     if (access(path, F_OK) != 0) continue;
-    if (kill(tid, SIGKILL) == 0 || errno != EPERM) worst = errno ? errno : 9999;
-    if (syscall(SYS_tkill, tid, SIGKILL) == 0 || errno != EPERM) worst = 9998;
-    if (syscall(SYS_tgkill, 1, tid, SIGKILL) == 0 || errno != EPERM) worst = 9997;
+    if (kill(tid, SIGKILL) == 0 || errno != EPERM) worst = 9000 + errno;
+    if (syscall(SYS_tkill, tid, SIGKILL) == 0 || errno != EPERM) worst = 9200 + errno;
+    if (syscall(SYS_tgkill, 1, tid, SIGKILL) == 0 || errno != EPERM) worst = 9400 + errno;
   }
   return worst ? worst : EPERM;
 }
@@ -294,7 +294,7 @@ static int siocspgrp(void) {
 static int tiocsti(void) { return result(ioctl(0, TIOCSTI, "x")); }
 static int tioclinux(void) { return result(ioctl(0, TIOCLINUX, "x")); }
 static int open_file(const char* path, int flags) {
-  const int fd = open(path, flags);
+  const int fd = open(path, flags, 0600);
   if (fd >= 0) close(fd);
   return result(fd);
 }
