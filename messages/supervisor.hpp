@@ -396,6 +396,8 @@ using LogPush = Introspectable::extend<
     caf::reacts_to<wake_atom, bool>,
     // From itself.
     caf::reacts_to<tick_atom>,
+    // From gRPC's threads. So many lines were handed to the stream; 0: none, they are queued again.
+    caf::reacts_to<reported_atom, std::uint64_t>,
     // From gRPC's threads. The stream ended, with this code.
     caf::reacts_to<lost_atom, std::int32_t>,
     // From the root at shutdown. Flushes what is queued.

@@ -1,0 +1,163 @@
+#include "actors/supervisor/runtime_publisher.hpp"
+
+#include <spdlog/spdlog.h>
+#include <caf/all.hpp>
+
+#include "messages/status_error.hpp"
+
+namespace openshell::supervisor {
+namespace {
+
+using Self = RuntimePublisher::stateful_pointer<RuntimePublisherState>;
+
+constexpr std::chrono::seconds kRequestTimeout{15};
+constexpr std::chrono::seconds kInstallTimeout{120};
+constexpr const char* kRejectedText = "Effective configuration could not be activated; replace the policy or repair attached providers";
+
+struct Peers {
+  GatewayClient gateway;
+  StatusOutbox outbox;
+  Boundary boundary;
+  EndpointObserver endpoints;
+};
+
+ActorSnapshot snapshot(const RuntimePublisherState& state) {
+  ActorSnapshot out;
+  out.summary = "version " + std::to_string(state.running.version.value) + (state.quarantined ? ", quarantined" : "") + ", " +
+                std::to_string(state.publications) + " publications";
+  return out;
+}
+
+void touch(Self self) {
+  self->state.reporter.touch(self, [self] { return snapshot(self->state); });
+}
+
+/// The same record as at start-up, for what is in force now or was rejected. A gateway that moved on meanwhile answers ABORTED, and the
+/// next poll brings the rest.
+void report_admission(Self self, const Peers& peers, const ConfigSnapshot& about, std::uint64_t environment_revision, bool accepted) {
+  AdmissionReport report;
+  report.state = accepted ? AdmissionState::accepted : AdmissionState::rejected;
+  report.version = about.version;
+  report.policy_hash = about.policy_hash;
+  report.config_revision = about.config_revision;
+  report.provider_env_revision = environment_revision;
+  report.expected_instance_id = about.instance_id;
+  if (!accepted) report.error = kRejectedText;
+  self->request(peers.gateway, kRequestTimeout, admit_atom::value, report)
+      .then([] {},
+            [=](const caf::error& error) {
+              const auto status = to_status(error);
+              self->state.reporter.note_failed(status.ToString());
+              spdlog::warn("the admission of version {} could not be reported: {}", about.version.value, status.ToString());
+            });
+}
+
+void report_readiness(Self self, const Peers& peers) {
+  auto& state = self->state;
+  if (state.session_id.empty()) return;
+  ReadinessReport report;
+  report.session_id = state.session_id;
+  report.sequence = ++state.sequence;
+  report.attachment_epoch = state.environment.attachment_epoch;
+  report.provider_env_revision = state.environment.revision;
+  report.config_revision = state.running.config_revision;
+  report.policy_hash = state.running.policy_hash;
+  report.credentials_installed = !state.quarantined;
+  report.policy_active = !state.quarantined;
+  report.launch_environment_installed = state.environment_installed;
+  self->request(peers.gateway, kRequestTimeout, ready_atom::value, report)
+      .then([] {},
+            [=](const caf::error& error) {
+              self->state.reporter.note_failed(to_status(error).ToString());
+              spdlog::debug("provider readiness was not taken: {}", to_status(error).ToString());
+            });
+}
+
+void install_environment(Self self, const Peers& peers) {
+  self->request(peers.boundary, kInstallTimeout, install_atom::value, self->state.environment)
+      .then(
+          [=](bool applied) {
+            self->state.environment_installed = applied;
+            report_readiness(self, peers);
+          },
+          [=](const caf::error& error) {
+            self->state.environment_installed = false;
+            spdlog::error("the provider environment was not installed in the sandbox: {}", to_status(error).ToString());
+            report_readiness(self, peers);
+          });
+}
+
+PublishOutcome reject(Self self, const Peers& peers, const Candidate& candidate, const absl::Status& why) {
+  auto& state = self->state;
+  const auto& snapshot = candidate.snapshot;
+  const bool keep = snapshot.failure_mode == FailureMode::retain_last_valid && !state.quarantined;
+  if (!keep) {
+    state.host->quarantine("policy version " + std::to_string(snapshot.version.value) + " was rejected");
+    state.quarantined = true;
+  }
+  spdlog::error("policy version {} was rejected, {}: {}", snapshot.version.value, keep ? "the one before stays" : "all traffic is denied",
+                std::string{why.message()});
+  if (auto status = state.acknowledgements.failed(snapshot, std::string{why.message()})) {
+    self->send(peers.outbox, enqueue_atom::value, *std::move(status));
+    report_admission(self, peers, snapshot, candidate.environment.revision, false);
+  }
+  return {false, false};
+}
+
+PublishOutcome publish(Self self, const Peers& peers, Candidate candidate) {
+  auto& state = self->state;
+  auto prepared = state.host->prepare(candidate);  // with nothing to reload it takes over what runs, under the new settings
+  if (!prepared.ok()) return reject(self, peers, candidate, prepared.status());
+  state.host->publish(*std::move(prepared), [] {});
+  state.quarantined = false;
+  ++state.publications;
+  // In the same handler as the publication: what is acknowledged is in force, and in this order.
+  if (auto status = state.acknowledgements.loaded(candidate.snapshot, candidate.reload_policy))
+    self->send(peers.outbox, enqueue_atom::value, *std::move(status));
+  const bool changed = candidate.environment_changed;
+  state.running = std::move(candidate.snapshot);
+  if (changed) state.environment = std::move(candidate.environment);
+  self->send(peers.endpoints, publish_atom::value, state.running.policy_hash, state.environment.revision);
+  spdlog::info("policy version {} is in force", state.running.version.value);
+  report_admission(self, peers, state.running, state.environment.revision, true);
+  if (changed) {
+    install_environment(self, peers);
+  } else {
+    report_readiness(self, peers);
+  }
+  return {true, true};
+}
+
+}  // namespace
+
+RuntimePublisher::behavior_type runtime_publisher(Self self, GatewayClient gateway, StatusOutbox outbox, Boundary boundary,
+                                                  EndpointObserver endpoints, RuntimePublisherOptions options, Reporter reporter) {
+  auto& state = self->state;
+  state.host = options.host;
+  state.running = options.running;
+  state.environment = options.environment;
+  state.reporter = std::move(reporter);
+  state.acknowledgements.seed(options.running);
+  const Peers peers{gateway, outbox, boundary, endpoints};
+  if (options.acknowledge_running && state.running.source == PolicySource::sandbox && state.running.version.value > 0) {
+    self->send(outbox, enqueue_atom::value, PolicyStatus{state.running.version, PolicyOutcome::loaded, {}, Acknowledgement::initial});
+  }
+  self->send(endpoints, publish_atom::value, state.running.policy_hash, state.environment.revision);
+  touch(self);
+  return {
+      [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
+      [=](publish_atom, Candidate& candidate) {
+        const auto outcome = publish(self, peers, std::move(candidate));
+        self->state.reporter.note_handled();
+        touch(self);
+        return outcome;
+      },
+      [=](accepted_atom, std::string& session_id) {
+        self->state.session_id = std::move(session_id);
+        self->state.sequence = 0;
+        report_readiness(self, peers);
+      },
+  };
+}
+
+}  // namespace openshell::supervisor
