@@ -1,0 +1,111 @@
+#include "actors/sandbox/workload_spec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "actors/sandbox/environment.hpp"
+
+namespace openshell::sandbox {
+
+namespace {
+
+absl::Status no_shell() {
+  return absl::NotFoundError("sandbox image does not provide an executable shell at /bin/bash, /usr/bin/bash, or /bin/sh");
+}
+
+EnvironmentInputs inputs_of(const WorkloadFrame& frame, const std::optional<std::string>& workdir) {
+  EnvironmentInputs inputs;
+  inputs.image = &frame.image_env;
+  inputs.user = &frame.user_env;
+  inputs.provider = &frame.provider_env;
+  inputs.user_name = user_of(frame.policy.run_as_user);
+  inputs.home = home_of(workdir, frame.policy.run_as_user, frame.accounts);
+  inputs.shell = frame.shell;
+  inputs.trust = frame.trust;
+  return inputs;
+}
+
+absl::Status finish(WorkloadCommand& command, const EnvironmentInputs& inputs) {
+  command.environment = build_environment(inputs);
+  std::size_t bytes = 0;
+  for (const auto& line : command.environment) bytes += line.size() + 1;
+  if (bytes > kMaxEnvironmentBytes) return absl::ResourceExhaustedError("environment of the process is larger than 1048576 bytes");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<WorkloadCommand> main_command(const WorkloadFrame& frame, const boundary::AgentSpec& spec) {
+  WorkloadCommand command;
+  if (spec.program.empty()) {
+    if (frame.shell.empty())
+      return absl::NotFoundError("sandbox image does not provide an executable login shell at /bin/bash, /usr/bin/bash, or /bin/sh");
+    command.program = frame.shell;
+    command.arguments = {frame.shell, "-l"};
+  } else {
+    command.program = spec.program;
+    command.arguments = {spec.program};
+    command.arguments.insert(command.arguments.end(), spec.args.begin(), spec.args.end());
+  }
+  command.working_directory = spec.workdir && !spec.workdir->empty() ? *spec.workdir : "/sandbox";
+  EnvironmentInputs inputs = inputs_of(frame, spec.workdir);
+  inputs.main = true;
+  if (auto status = finish(command, inputs); !status.ok()) return status;
+  return command;
+}
+
+absl::StatusOr<WorkloadCommand> exec_command(const WorkloadFrame& frame, const boundary::ExecSpec& spec) {
+  if (spec.runtime_helper) return absl::UnimplementedError("the sftp helper is not built into this runtime");
+  WorkloadCommand command;
+  command.terminal = spec.pty;
+  if (spec.shell) {
+    if (frame.shell.empty()) return no_shell();
+    command.program = frame.shell;
+    command.arguments = {frame.shell};
+    if (spec.shell->command) {
+      command.arguments.emplace_back(spec.shell->login ? "-lc" : "-c");
+      command.arguments.push_back(*spec.shell->command);
+    } else if (spec.pty) {
+      command.arguments.emplace_back("-i");
+    }
+  } else {
+    command.program = spec.program;
+    command.arguments = {spec.program};
+    command.arguments.insert(command.arguments.end(), spec.args.begin(), spec.args.end());
+  }
+  const auto& workdir = spec.workdir && !spec.workdir->empty() ? spec.workdir : frame.workdir;
+  command.working_directory = workdir && !workdir->empty() ? *workdir : "/sandbox";
+  EnvironmentInputs inputs = inputs_of(frame, frame.workdir);  // HOME follows the sandbox's work directory, not that of one command
+  inputs.exec = spec.env;
+  inputs.terminal = spec.pty;
+  if (auto status = finish(command, inputs); !status.ok()) return status;
+  return command;
+}
+
+isolation::FilesystemPolicy file_rules(const WorkloadFrame& frame) {
+  isolation::FilesystemPolicy rules;
+  rules.read_only = frame.policy.read_only;
+  rules.read_write = frame.policy.read_write;
+  rules.compatibility = frame.policy.landlock == boundary::LandlockMode::hard_requirement
+                            ? isolation::LandlockCompatibility::HardRequirement
+                            : isolation::LandlockCompatibility::BestEffort;
+  const auto listed = [&](const std::string& path) {
+    return std::find(rules.read_only.begin(), rules.read_only.end(), path) != rules.read_only.end() ||
+           std::find(rules.read_write.begin(), rules.read_write.end(), path) != rules.read_write.end();
+  };
+  const std::string workdir = frame.workdir && !frame.workdir->empty() ? *frame.workdir : "/sandbox";
+  if (frame.policy.include_workdir && !listed(workdir)) rules.read_write.push_back(workdir);
+  if (rules.read_only.empty() && rules.read_write.empty()) return rules;
+  for (const std::string& path : {frame.trust ? frame.ca_directory : std::string(), frame.provider_directory}) {
+    if (path.empty() || listed(path)) continue;
+    rules.read_only.push_back(path);
+    rules.optional.push_back(path);
+  }
+  // Paths that the supervisor adds to every policy with network rules; an image may lack some of them.
+  for (const char* path : {"/usr", "/lib", "/etc", "/app", "/var/log", "/proc", "/dev/urandom", "/tmp", "/dev/null"})
+    rules.optional.emplace_back(path);
+  return rules;
+}
+
+}  // namespace openshell::sandbox
