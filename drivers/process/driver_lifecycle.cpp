@@ -165,17 +165,13 @@ void ProcessDriver::launch(const SandboxPtr& sandbox, const std::shared_ptr<Laun
     tell(event_of("Warning", attempt->failure_reason(), "process sandbox provisioning failed: " + text), id);
     return;
   }
+  sandbox->running = std::move(*running);
   {
     const std::lock_guard lock{mutex_};
     sandbox->attempt.reset();
-  }
-  sandbox->running = std::move(*running);
-  turn(sandbox, Phase::kRunning, kReasonBackendReady, "Process sandbox is running");
-  {
-    const std::lock_guard lock{mutex_};
     sandbox->evidence = sandbox->running.record.evidence_digest();
   }
-  changed(id);
+  turn(sandbox, Phase::kRunning, kReasonBackendReady, "Process sandbox is running");
   tell(event_of("Normal", "Started", "process sandbox started"), id);
   follow_exits(id);
   follow(id, sandbox->running);
@@ -281,7 +277,6 @@ void ProcessDriver::adopt_generation(const SandboxPtr& sandbox, const std::strin
       const std::lock_guard lock{mutex_};
       sandbox->evidence = running.record.evidence_digest();
     }
-    sandbox->phase = Phase::kRunning;
     turn(sandbox, Phase::kRunning, kReasonBackendReady, "Process sandbox is running");
     follow_exits(id);
     follow(id, running);

@@ -22,7 +22,9 @@ namespace {
 
 constexpr int kGateFd = 3;  // of PID 1 while it waits: the only descriptor besides stdio
 constexpr int kExitGateClosed = 125, kExitExecFailed = 126, kExitSetupFailed = 127;
-constexpr int kNamespaces = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+constexpr int kNamespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+// With PID 1, since entering a root moves every process of the mount namespace, the launcher too.
+constexpr int kNamespacesOfInit = CLONE_NEWPID | CLONE_NEWNS;
 
 // Between init and launcher, one byte each, an error text behind the last.
 constexpr char kWantMaps = 'm', kMapsWritten = 'k', kReady = 'r', kError = 'e';
@@ -131,7 +133,10 @@ absl::Status take_identity(const LaunchPlan& plan) {
 }
 
 void reset_signals() {
-  for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
+  // The kernel's own structure, zero: default, since the C library keeps two numbers to itself that may be inherited as ignored.
+  constexpr std::size_t kSetBytes = 8;
+  const std::array<unsigned long, 4> default_action{};
+  for (int number = 1; number <= 64; ++number) syscall(SYS_rt_sigaction, number, default_action.data(), nullptr, kSetBytes);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -230,7 +235,7 @@ absl::StatusOr<pid_t> launch(const LaunchPlan& plan, Descriptor gate, Descriptor
   for (const std::string& cgroup : plan.cgroup_procs) {
     if (auto status = write_once(cgroup, "0"); !status.ok()) return status;
   }
-  int flags = CLONE_NEWPID;
+  int flags = kNamespacesOfInit;
   if (plan.mode == LaunchMode::kRoot) {
     if (unshare(kNamespaces) != 0) return system_error("making the namespaces");
   } else {

@@ -24,7 +24,7 @@ constexpr std::uint64_t kRootInodes = 4096;
 
 // Of the host's /etc, what a workload has no business with.
 constexpr std::array<std::string_view, 6> kHiddenInEtc = {"openshell", "openshell-tls", "navigator", "ssh", "krb5.keytab", "machine-id"};
-constexpr std::array<std::string_view, 3> kHiddenPrefixes = {"shadow", "gshadow", "sudoers"};
+constexpr std::array<std::string_view, 5> kHiddenPrefixes = {"shadow", "gshadow", "sudoers", "passwd", "group"};  // and their backups
 constexpr std::array<std::string_view, 6> kOwnFilesInEtc = {"resolv.conf", "hosts", "hostname", "passwd", "group", "machine-id"};
 constexpr std::array<const char*, 6> kDevices = {"null", "zero", "full", "random", "urandom", "tty"};
 constexpr std::array<const char*, 5> kBundles = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
