@@ -45,6 +45,11 @@ void add_global_flags(CLI::App& app, GlobalFlags& flags) {
   app.add_flag("-v,--verbose", flags.verbosity, "Repeat for more")->group("GLOBAL FLAGS");
 }
 
+bool takes_command(const CLI::App& app) {
+  for (const auto* chosen : app.get_subcommands()) return takes_command(*chosen);
+  return app.get_name() == "exec" || app.get_name() == "create";
+}
+
 /// A group without a subcommand shows its own help.
 bool show_group_help(const CLI::App& app) {
   for (const auto* chosen : app.get_subcommands()) return show_group_help(*chosen);
@@ -70,8 +75,12 @@ int run(int argc, char** argv) {
   add_provider_commands(app, chosen);
   add_gateway_commands(app, chosen);
   fall_through(app);
+  // The parser would mix the words after `--` with the positionals before it, so it never sees them.
+  int parsed = 0;
+  while (parsed < argc && std::string_view{argv[parsed]} != "--") ++parsed;
+  if (parsed < argc) flags.trailing.emplace(argv + parsed + 1, argv + argc);
   try {
-    app.parse(argc, argv);
+    app.parse(parsed, argv);
   } catch (const CLI::CallForHelp& e) {
     return app.exit(e);
   } catch (const CLI::CallForVersion& e) {
@@ -82,6 +91,10 @@ int run(int argc, char** argv) {
   }
   choose_color(color_choice(flags.color));
   if (!chosen) return show_group_help(app) ? 0 : kUsageError;
+  if (flags.trailing && !takes_command(app)) {
+    note("`--` starts the command of `sandbox exec` and `sandbox create`; this command takes none");
+    return kUsageError;
+  }
   Context context{flags};
   const auto code = chosen(context);
   std::fflush(stdout);

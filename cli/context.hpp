@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/document.hpp"
 #include "cli/gateway_client.hpp"
@@ -24,6 +25,7 @@ struct GlobalFlags {
   std::string workspace = "default";
   std::string color = "auto";
   int verbosity = 0;
+  std::optional<std::vector<std::string>> trailing;  ///< the words after `--`: the command of `sandbox exec` and `sandbox create`
 };
 
 class Context {

@@ -25,7 +25,8 @@ absl::StatusOr<std::string> read_pem(const std::filesystem::path& path, std::str
   std::ifstream file{path, std::ios::binary};
   std::ostringstream text;
   text << file.rdbuf();
-  if (!file || text.str().empty()) return absl::FailedPreconditionError(absl::StrCat("failed to read TLS ", std::string{what}, " from ", path.string()));
+  if (!file || text.str().empty())
+    return absl::FailedPreconditionError(absl::StrCat("failed to read TLS ", std::string{what}, " from ", path.string()));
   return text.str();
 }
 

@@ -27,7 +27,7 @@ constexpr int kDefaultProvisionSeconds = 300;
 
 struct Options {
   std::string name, image, policy, cpu, memory, restart_policy = "never";
-  std::vector<std::string> providers, labels, environment, command;
+  std::vector<std::string> providers, labels, environment;
   bool detach = false, no_keep = false, no_auto_providers = false, auto_providers = false, no_tty = false, tty = false, no_warnings = false;
   Format format = Format::table;
 };
@@ -97,7 +97,7 @@ absl::StatusOr<v1::CreateSandboxRequest> make_request(Context& context, const Op
   if (options.no_keep) (*request.mutable_annotations())["openshell.nvidia.com/retention"] = "ephemeral";
   if (auto filled = fill_pairs(options, request); !filled.ok()) return filled;
   auto& spec = *request.mutable_spec();
-  for (const auto& word : options.command) spec.add_command(word);
+  for (const auto& word : context.flags().trailing.value_or(std::vector<std::string>{})) spec.add_command(word);
   spec.set_tty(options.tty && !options.no_tty);
   spec.set_restart_policy(options.restart_policy == "always"       ? v1::SANDBOX_RESTART_POLICY_ALWAYS
                           : options.restart_policy == "on-failure" ? v1::SANDBOX_RESTART_POLICY_ON_FAILURE
@@ -190,7 +190,7 @@ class Provisioning {
 };
 
 absl::StatusOr<int> create(Context& context, const Options& options) {
-  if (!options.command.empty() && !options.detach) {
+  if (context.flags().trailing && !options.detach) {
     return absl::UnimplementedError(
         "this version cannot attach to the main process yet; add --detach and follow it with `openshell logs` or `openshell sandbox exec`");
   }
@@ -261,7 +261,7 @@ void add_sandbox_create(CLI::App& sandbox, Action& chosen) {
   command->add_flag("--no-credential-warnings", o->no_warnings);
   add_output_option(*command, o->format);
   no_keep->excludes("--output");
-  command->add_option("command", o->command, "After --: the main process, exact words; default the login shell");
+  command->footer("After -- the main process, exact words; the login shell where there is none.");
   command->callback([&chosen, o] { chosen = [o](Context& c) { return create(c, *o); }; });
 }
 

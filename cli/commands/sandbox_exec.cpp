@@ -23,11 +23,35 @@ constexpr std::size_t kMaxRequestBytes = 1 << 20;     // the gateway's limit of 
 constexpr std::size_t kStdinPiece = 4'096;
 
 struct Options {
-  std::string positional, name, workdir;
+  std::string name, workdir;
   int timeout = 0;
   bool tty = false, no_tty = false, no_login_shell = false;
-  std::vector<std::string> environment, words;
+  std::vector<std::string> environment, positionals;
 };
+
+/// NAME -- COMMAND..., -n NAME -- COMMAND..., and the older -n NAME COMMAND...
+struct Reading {
+  std::string sandbox;
+  std::vector<std::string> command;
+};
+
+absl::StatusOr<Reading> read_words(const Options& options, const std::optional<std::vector<std::string>>& trailing) {
+  Reading reading{options.name, trailing.value_or(std::vector<std::string>{})};
+  if (!trailing) {
+    if (options.name.empty()) {
+      return absl::InvalidArgumentError(
+          "write `sandbox exec NAME -- COMMAND...`, or `sandbox exec -n NAME COMMAND...`: without -n and `--` it is not clear which word "
+          "is the sandbox");
+    }
+    reading.command = options.positionals;
+  } else if (!options.positionals.empty()) {
+    if (!options.name.empty() || options.positionals.size() > 1)
+      return absl::InvalidArgumentError("one sandbox before `--`, either as NAME or with -n");
+    reading.sandbox = options.positionals.front();
+  }
+  if (reading.command.empty()) return absl::InvalidArgumentError("no command given: sandbox exec NAME -- COMMAND...");
+  return reading;
+}
 
 /// What stands on stdin: whole and ended, or a beginning with more to come.
 struct Input {
@@ -98,10 +122,11 @@ absl::Status check_ready(Context& context, GatewayClient& client, const std::str
       absl::StrCat("sandbox '", name, "' is not ready (phase: ", phase_name(phase), "); wait for it to reach Ready state"));
 }
 
-absl::StatusOr<v1::ExecSandboxRequest> make_request(Context& context, const Options& options, const std::string& name) {
+absl::StatusOr<v1::ExecSandboxRequest> make_request(Context& context, const Options& options, const std::string& name,
+                                                    const std::vector<std::string>& command) {
   auto request = context.scoped<v1::ExecSandboxRequest>();
   request.set_sandbox(name);
-  for (const auto& word : options.words) request.add_command(word);
+  for (const auto& word : command) request.add_command(word);
   request.set_workdir(options.workdir);
   for (const auto& each : options.environment) {
     const auto equals = each.find('=');
@@ -119,9 +144,14 @@ absl::StatusOr<v1::ExecSandboxRequest> make_request(Context& context, const Opti
 
 absl::StatusOr<int> exec(Context& context, const Options& options) {
   if (options.tty) return absl::UnimplementedError("this version has no terminals yet; leave --tty out");
-  auto name = context.sandbox_or_last(options.name.empty() ? options.positional : options.name);
+  auto words = read_words(options, context.flags().trailing);
+  if (!words.ok()) {
+    note(std::string{words.status().message()});
+    return 2;
+  }
+  auto name = context.sandbox_or_last(words->sandbox);
   if (!name.ok()) return name.status();
-  auto request = make_request(context, options, *name);
+  auto request = make_request(context, options, *name, words->command);
   if (!request.ok()) return request.status();
   auto client = context.client();
   if (!client.ok()) return client.status();
@@ -166,7 +196,7 @@ void add_sandbox_exec(CLI::App& sandbox, Action& chosen) {
   command->add_flag("--no-tty", o->no_tty)->excludes(tty);
   command->add_flag("--no-login-shell", o->no_login_shell, "bash -c instead of bash -lc");
   command->add_option("--env", o->environment, "K=V; repeatable")->take_all()->allow_extra_args(false);
-  command->add_option("words", o->words, "[NAME] -- COMMAND...");
+  command->add_option("words", o->positionals, "[NAME] -- COMMAND...");
   command->callback([&chosen, o] { chosen = [o](Context& c) { return exec(c, *o); }; });
 }
 
