@@ -6,9 +6,9 @@
 //              ├── SessionRegistry      supervisors' sessions, and the nudge
 //              ├── RelayRegistry        relays that wait for their supervisor; their bytes never come near an actor
 //              ├── SandboxBus           logs, platform events and status changes for those who watch
-//              ├── GlobalConfiguration  settings and policy that hold for every sandbox
-//              └── RecordWriter         the one thread that talks to the store
+//              └── GlobalConfiguration  settings and policy that hold for every sandbox
 //
+// The store has threads of its own; what it answers comes back to the actor that asked as a `Resume`.
 // Requests of the public interface travel as they came (`Ask`) and are answered as they leave (`Reply`): the handlers in api/sandboxes/ add
 // nothing.
 #pragma once
@@ -20,6 +20,7 @@
 #include <caf/typed_actor.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -86,16 +87,14 @@ class SettingsRecord;
 
 namespace openshell::gateway {
 
-namespace records = internal::records::v1;
+namespace records = openshell::internal::records::v1;
 
-class ComputeCall;     // actors/gateway/compute.hpp: one call of the driver
-struct ComputeAnswer;  // what it answered
-class RecordBatch;     // actors/gateway/records.hpp: writes that happen together or not at all
-struct RecordsRead;    // everything that is stored about sandboxes
-struct ProviderSet;    // actors/gateway/providers_port.hpp: the attached providers as the store has them
-class RelayEnd;        // actors/gateway/relay_pipe.hpp: one side of a relay, for a reactor
-class SupervisorLink;  // actors/gateway/supervisor_link.hpp: the way to one connected supervisor
-class WatchSink;       // actors/gateway/watch_sink.hpp: the way to one watching client
+class ComputeCall;       // actors/gateway/compute.hpp: one call of the driver
+struct ComputeAnswer;    // what it answered
+struct StoredSandboxes;  // actors/gateway/records.hpp: everything that is stored about sandboxes
+class RelayEnd;          // actors/gateway/relay_pipe.hpp: one side of a relay, for a reactor
+class SupervisorLink;    // actors/gateway/supervisor_link.hpp: the way to one connected supervisor
+class WatchSink;         // actors/gateway/watch_sink.hpp: the way to one watching client
 
 /// Who asks, as the authentication saw it. Authorization is done before a message is made; actors use it for what depends on the caller.
 struct Caller {
@@ -130,29 +129,29 @@ struct Outcome {
   absl::Status status;
 };
 
+/// The rest of something that an actor handed to a thread outside (store, driver); run by that actor only.
+struct Resume {
+  std::function<void()> run;
+};
+
+/// What a supervisor may repeat of a token rotation; see the record.
+struct TokenRotation {
+  std::string expected_token_id, new_token_id, previous_token_id, request_hash, rotation_id;
+  std::int64_t issued_at = 0, replay_until = 0;  ///< Unix seconds
+};
+
 /// What the driver says about one sandbox, in the driver's words.
 struct ComputeCondition {
   std::string type, status, reason, message, transition_time;  ///< `transition_time` RFC 3339 or empty
 };
 struct ComputeObservation {
   std::string sandbox_id;
+  std::string generation;   ///< of what is described; an observation of another generation than the record's is stale. Empty: unknown.
   bool gone = false;        ///< the driver has nothing under that id (any more)
   bool has_status = false;  ///< false: it exists and nothing is known of it
   bool deleting = false;
   std::string instance_id, agent_fd, sandbox_fd;
   std::vector<ComputeCondition> conditions;
-};
-
-/// A supervisor that said hello. [gateway session rules]
-struct SessionOffer {
-  std::string sandbox_id, instance_id, host_key_fingerprint;
-  std::uint64_t connection_epoch = 0;
-  bool provider_readiness = false;
-  bool config_push = false;
-  std::shared_ptr<SupervisorLink> link;
-};
-struct SessionGrant {
-  std::string session_id;
 };
 
 /// The current session of a sandbox, as its entity needs it.
@@ -203,16 +202,6 @@ using sweep_atom = caf::atom_constant<caf::atom("sweep")>;
 using tick_atom = caf::atom_constant<caf::atom("tick")>;
 using usable_atom = caf::atom_constant<caf::atom("usable")>;
 
-/// Writes and reads what is stored; the one actor with a thread of its own for it, so that nobody else waits for a disk.
-/// Restart: stateless; a request it did not answer fails at the sender, which reads its record again.
-using RecordWriter = Introspectable::extend<
-    // From entities and GlobalConfiguration. All writes of the batch or none; answers the new versions in their order.
-    caf::replies_to<std::shared_ptr<const RecordBatch>>::with<Reply<std::vector<std::uint64_t>>>,
-    // From the root, once. Everything that is stored about sandboxes.
-    caf::replies_to<load_atom>::with<Reply<RecordsRead>>,
-    // From entities. The named providers of a workspace as they are now, for a record.
-    caf::replies_to<load_atom, std::shared_ptr<const records::SandboxRecord>>::with<Reply<ProviderSet>>>;
-
 /// One per sandbox, child of SandboxIndex, and the only writer of its records. It handles one change at a time: a change is written before
 /// it shows, is answered or causes anything; what arrives meanwhile waits in order. Stopping, starting and deleting hold the same gate
 /// until the driver answered. Restart: from the store. [decision 26, decision 33, decision 52, decision 53]
@@ -261,7 +250,11 @@ using SandboxEntity = Introspectable::extend<
     // From SandboxIndex when global configuration changed, or a provider of the workspace (its name; empty: any).
     caf::reacts_to<changed_atom, GlobalView>, caf::reacts_to<changed_atom, std::string>,
     // From itself. Looks whether a deadline, a restart or a recovery is due.
-    caf::reacts_to<tick_atom>>;
+    caf::reacts_to<tick_atom>,
+    // From RefreshSandboxToken. One durable compare-and-swap of the id of the valid token.
+    caf::replies_to<TokenRotation>::with<Outcome>,
+    // From the store and the driver: the rest of what this actor started.
+    caf::reacts_to<Resume>>;
 
 /// Where a sandbox is found.
 struct SandboxHandle {
@@ -269,11 +262,24 @@ struct SandboxHandle {
   SandboxEntity entity;
 };
 
+/// A supervisor that said hello. [gateway session rules]
+struct SessionOffer {
+  std::string sandbox_id, instance_id, host_key_fingerprint;
+  std::uint64_t connection_epoch = 0;
+  bool provider_readiness = false;
+  bool config_push = false;
+  std::shared_ptr<SupervisorLink> link;
+  SandboxEntity entity;  ///< hears of the session
+};
+struct SessionGrant {
+  std::string session_id;
+};
+
 /// Names to entities. Child of the root, parent of the entities. It holds the last stored form of each sandbox, so that lists ask nobody.
 /// Restart: the root gives it all records of the store again, and entities are made anew.
 using SandboxIndex = Introspectable::extend<
     // From the root, at start: one entity per record, then each recovers.
-    caf::replies_to<load_atom, std::shared_ptr<const RecordsRead>>::with<Outcome>,
+    caf::replies_to<load_atom, std::shared_ptr<const StoredSandboxes>>::with<Outcome>,
     // From users. Checked, named, reserved, then the entity's answer.
     caf::replies_to<Ask<openshell::v1::CreateSandboxRequest>>::with<Reply<openshell::v1::SandboxResponse>>,
     // From handlers. By workspace and name: NOT_FOUND `sandbox not found`.
@@ -291,7 +297,11 @@ using SandboxIndex = Introspectable::extend<
     // From ComputeReconciler: passed on to the entity; an unknown sandbox is ignored, the store is authoritative.
     caf::reacts_to<ComputeObservation>,
     // From ComputeReconciler, for its sweep: the ids that have an entity, and since when (ms since the epoch).
-    caf::replies_to<list_atom>::with<std::map<std::string, std::int64_t>>>;
+    caf::replies_to<list_atom>::with<std::map<std::string, std::int64_t>>,
+    // From DeleteProvider (workspace, provider): the names of the sandboxes that have it attached.
+    caf::replies_to<list_atom, std::string, std::string>::with<std::vector<std::string>>,
+    // From the store: the rest of what this actor started.
+    caf::reacts_to<Resume>>;
 
 /// Talks to the compute driver: calls on workers, its watch stream, a sweep every 60 s. Decides nothing about a sandbox.
 /// Restart: watches anew; the first snapshot tells everything again.
@@ -300,10 +310,14 @@ using ComputeReconciler = Introspectable::extend<
     caf::replies_to<std::shared_ptr<const ComputeCall>>::with<Reply<ComputeAnswer>>,
     // From the driver's watch. In its order.
     caf::reacts_to<ComputeObservation>,
+    // From the root, once: who hears of observations. The watch opens then.
+    caf::reacts_to<add_atom, SandboxIndex>,
     // From the driver's watch: the stream ended (why); reopened after 2 s.
     caf::reacts_to<ended_atom, std::string>,
     // From itself, every 60 s. Lists the driver and tells entities what it has and what it has not.
-    caf::reacts_to<sweep_atom>>;
+    caf::reacts_to<sweep_atom>,
+    // From its workers: the rest of what this actor started.
+    caf::reacts_to<Resume>>;
 
 /// Sessions of supervisors on this node. Child of the root.
 /// Restart: supervisors connect again; no session survives it.
@@ -362,7 +376,11 @@ using GlobalConfiguration = Introspectable::extend<
     caf::replies_to<Ask<openshell::v1::UpdateConfigRequest>>::with<Reply<openshell::v1::UpdateConfigResponse>>,
     caf::replies_to<Ask<openshell::sandbox::v1::GetGatewayConfigRequest>>::with<Reply<openshell::sandbox::v1::GetGatewayConfigResponse>>,
     caf::replies_to<Ask<openshell::v1::ListSandboxPoliciesRequest>>::with<Reply<openshell::v1::ListSandboxPoliciesResponse>>,
-    caf::replies_to<Ask<openshell::v1::GetSandboxPolicyStatusRequest>>::with<Reply<openshell::v1::GetSandboxPolicyStatusResponse>>>;
+    caf::replies_to<Ask<openshell::v1::GetSandboxPolicyStatusRequest>>::with<Reply<openshell::v1::GetSandboxPolicyStatusResponse>>,
+    // From the root, at start: reads its rows; answers what holds now.
+    caf::replies_to<load_atom>::with<Reply<GlobalView>>,
+    // From the store, what this actor started.
+    caf::reacts_to<Resume>>;
 
 }  // namespace openshell::gateway
 
@@ -378,6 +396,8 @@ template <class T>
 struct allowed_unsafe_message_type<std::shared_ptr<T>> : std::true_type {};
 }  // namespace caf
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::Outcome)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::Resume)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::TokenRotation)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::ComputeObservation)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::SessionOffer)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::SessionInfo)

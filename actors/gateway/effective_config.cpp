@@ -1,0 +1,171 @@
+#include "actors/gateway/effective_config.hpp"
+
+#include <absl/strings/ascii.h>
+#include <absl/strings/str_join.h>
+
+#include <algorithm>
+
+#include "actors/gateway/settings.hpp"
+#include "observability/text.hpp"
+#include "openshell.pb.h"
+#include "policy/hash.hpp"
+#include "policy/validate.hpp"
+#include "sandbox.pb.h"
+
+namespace openshell::gateway {
+namespace {
+
+namespace sb = openshell::sandbox::v1;
+
+std::vector<std::uint32_t> ports_of(const sb::NetworkEndpoint& endpoint) {
+  std::vector<std::uint32_t> ports{endpoint.ports().begin(), endpoint.ports().end()};
+  if (ports.empty() && endpoint.port() != 0) ports.push_back(endpoint.port());
+  return ports;
+}
+
+template <class Each>
+void for_endpoints(const sb::SandboxPolicy& policy, Each each) {
+  for (const auto& [key, rule] : policy.network_policies()) {
+    for (const auto& endpoint : rule.endpoints()) each(key, endpoint);
+  }
+}
+
+void clear_marks(sb::SandboxPolicy& policy) {
+  for (auto& [key, rule] : *policy.mutable_network_policies()) {
+    for (auto& endpoint : *rule.mutable_endpoints()) {
+      endpoint.set_provider_credentialed(false);
+      endpoint.clear_token_grant_owner();
+    }
+  }
+}
+
+/// Marks every endpoint that overlaps one at which a credential is bound.
+void mark_credentialed(sb::SandboxPolicy& policy, const providers::PolicyBindings& bindings) {
+  for (auto& [key, rule] : *policy.mutable_network_policies()) {
+    for (auto& endpoint : *rule.mutable_endpoints()) {
+      const auto ports = ports_of(endpoint);
+      for (const auto& [provider, scopes] : bindings) {
+        for (const auto& scope : scopes) {
+          const bool port = ports.empty() || scope.port == 0 || std::find(ports.begin(), ports.end(), scope.port) != ports.end();
+          if (port && absl::AsciiStrToLower(endpoint.host()) == absl::AsciiStrToLower(scope.host)) endpoint.set_provider_credentialed(true);
+        }
+      }
+    }
+  }
+}
+
+void set_source(const ConfigInputs& in, sb::GetSandboxConfigResponse& out) {
+  const auto* newest = in.policies.newest();
+  out.set_version(newest == nullptr ? 0 : newest->value.version());
+  out.set_policy_source(sb::POLICY_SOURCE_SANDBOX);
+  if (in.global.settings && in.global.settings->has_global_policy()) {
+    out.set_policy_source(sb::POLICY_SOURCE_GLOBAL);
+    out.set_version(std::max(out.version(), 1U));
+    out.set_global_policy_version(in.global.policy_version);
+    *out.mutable_policy() = in.global.settings->global_policy();
+  } else if (newest != nullptr && !newest->value.hash().empty()) {
+    *out.mutable_policy() = newest->value.policy();
+  } else if (newest == nullptr && in.record.sandbox().spec().has_policy()) {
+    out.set_version(1);  // stored with the record; the first poll makes it revision 1
+    *out.mutable_policy() = in.record.sandbox().spec().policy();
+  }
+}
+
+}  // namespace
+
+providers::PolicyBindings policy_bindings(const sb::SandboxPolicy& policy) {
+  providers::PolicyBindings bindings;
+  for_endpoints(policy, [&](const std::string&, const sb::NetworkEndpoint& endpoint) {
+    if (!endpoint.has_credential_binding()) return;
+    auto& scopes = bindings[endpoint.credential_binding().provider()];
+    auto ports = ports_of(endpoint);
+    if (ports.empty()) ports.push_back(0);
+    for (auto port : ports) scopes.push_back({endpoint.host(), port, endpoint.path()});
+  });
+  for (auto& [provider, scopes] : bindings) {
+    std::sort(scopes.begin(), scopes.end());
+    scopes.erase(std::unique(scopes.begin(), scopes.end()), scopes.end());
+  }
+  return bindings;
+}
+
+absl::Status check_bindings(const sb::SandboxPolicy& policy, const std::vector<providers::Provider>& attached, bool global) {
+  absl::Status status;
+  for_endpoints(policy, [&](const std::string&, const sb::NetworkEndpoint& endpoint) {
+    if (!endpoint.has_credential_binding() || !status.ok()) return;
+    const auto& name = endpoint.credential_binding().provider();
+    const auto it = std::find_if(attached.begin(), attached.end(), [&](const auto& provider) { return provider.name == name; });
+    if (global) {
+      status = absl::FailedPreconditionError("credential_binding is sandbox-scoped and cannot be used in a global policy");
+    } else if (name.empty()) {
+      status = absl::InvalidArgumentError(cat("credential_binding.provider is required for endpoint '", endpoint.host(), "'"));
+    } else if (it == attached.end()) {
+      status = absl::FailedPreconditionError(
+          cat("credential_binding references provider '", name, "', but that provider is not attached to the sandbox"));
+    } else if (it->type != providers::kGenericType) {
+      status = absl::FailedPreconditionError(cat("credential_binding provider '", name, "' has no provider profile"));
+    }
+  });
+  return status;
+}
+
+absl::Status check_uninspected(const sb::SandboxPolicy& policy) {
+  const auto bindings = policy_bindings(policy);
+  if (bindings.empty()) return absl::OkStatus();
+  auto marked = policy;
+  mark_credentialed(marked, bindings);
+  absl::Status status;
+  for_endpoints(marked, [&](const std::string& rule, const sb::NetworkEndpoint& endpoint) {
+    if (!endpoint.provider_credentialed() || endpoint.allow_uninspected_credentials() || !status.ok()) return;
+    const auto& protocol = endpoint.protocol();
+    const bool raw = protocol.empty() || protocol == "tcp" || protocol == "sql";
+    if (!raw && endpoint.tls() != sb::NETWORK_TLS_MODE_SKIP) return;
+    status = absl::FailedPreconditionError(cat("credentialed endpoint '", endpoint.host(), ":", absl::StrJoin(ports_of(endpoint), ","),
+                                               "' in rule '", rule, "' uses ", raw ? "L4-only" : "tls: skip",
+                                               "; configure L7 inspection or explicitly set allow_uninspected_credentials: true"));
+  });
+  return status;
+}
+
+sb::GetSandboxConfigResponse compose_config(const ConfigInputs& in) {
+  sb::GetSandboxConfigResponse out;
+  set_source(in, out);
+  const bool global = out.policy_source() == sb::POLICY_SOURCE_GLOBAL;
+  providers::PolicyBindings bindings;
+  std::string error;
+  if (out.has_policy()) {
+    clear_marks(*out.mutable_policy());
+    bindings = policy_bindings(out.policy());
+    mark_credentialed(*out.mutable_policy(), bindings);
+    out.set_policy_hash(policy::policy_hash(out.policy()).str());
+    if (policy::validate(out.policy()).has_errors() || policy::find_ambiguities(out.policy()).has_errors()) error = diagnostics::kPolicy;
+    if (error.empty() && !check_bindings(out.policy(), in.attached, global).ok()) error = diagnostics::kProviders;
+  } else if (const auto* newest = in.policies.newest(); newest != nullptr && newest->value.hash().empty()) {
+    error = diagnostics::kPolicy;  // a stored revision that does not decode: nothing is run in its place
+  }
+  if (error.empty() && in.provider_missing) error = diagnostics::kProviders;
+
+  auto settings = effective_settings(in.global.settings.get(), in.settings);
+  policy::ConfigFingerprint fingerprint;
+  fingerprint.policy_source = out.policy_source();
+  fingerprint.failure_mode = in.failure_mode;
+  fingerprint.extension_authentication = in.extension_authentication;
+  fingerprint.hash = PolicyHash{out.policy_hash()};
+  for (auto& [key, value] : settings) {
+    (*out.mutable_settings())[key] = value;
+    fingerprint.settings[key] = &value;
+  }
+  out.set_config_revision(policy::config_revision(fingerprint));
+  out.set_settings_revision(in.settings == nullptr ? 0 : in.settings->revision());
+  out.set_provider_env_revision(providers::environment_revision(in.attached, bindings));
+  out.set_workspace(in.record.sandbox().metadata().workspace());
+  out.set_policy_validation_failure_mode(in.failure_mode);
+  out.set_extension_authentication_enabled(in.extension_authentication);
+  out.set_provider_attachment_epoch(in.record.sandbox().spec().provider_attachment_epoch());
+  out.set_configuration_instance_id(in.record.sandbox().status().configuration_admission().instance_id());
+  out.set_configuration_admitted(error.empty());
+  out.set_configuration_error(error);
+  return out;
+}
+
+}  // namespace openshell::gateway

@@ -1,0 +1,38 @@
+// From a gRPC thread to an actor and back, without blocking either.
+#pragma once
+
+#include <absl/status/status.h>
+#include <caf/actor_system.hpp>
+#include <caf/event_based_actor.hpp>
+
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "messages/gateway.hpp"
+
+namespace openshell::api {
+
+/// Sends `args` to `target`; `then` gets the answer on an actor's thread, or the error of an actor that is gone as an `Answer` made from a
+/// status.
+template <class Answer, class Target, class Then, class... Args>
+void ask(caf::actor_system& system, const Target& target, Then then, Args... args) {
+  system.spawn([target, then, args...](caf::event_based_actor* self) mutable {
+    self->request(target, caf::infinite, std::move(args)...)
+        .then([then](Answer& answer) mutable { then(std::move(answer)); },
+              [then](const caf::error&) mutable { then(Answer{absl::UnavailableError("the gateway is shutting down")}); });
+  });
+}
+
+/// Runs `work` after `delay`, by the clock of the actors.
+inline void after(caf::actor_system& system, std::chrono::milliseconds delay, std::function<void()> work) {
+  system.spawn([delay, work = std::move(work)](caf::event_based_actor* self) -> caf::behavior {
+    self->delayed_send(self, delay, gateway::tick_atom::value);
+    return {[=](gateway::tick_atom) {
+      work();
+      self->quit();
+    }};
+  });
+}
+
+}  // namespace openshell::api

@@ -1,0 +1,154 @@
+// The sandbox itself: create, look, list, stop, start, delete; its providers; and what its supervisor reports about it.
+#include "api/sandboxes/plane.hpp"
+
+namespace openshell::api {
+namespace {
+
+using openshell::datamodel::v1::WorkspaceSelector;
+
+/// A user's call about one sandbox, answered by its entity.
+template <class Request, class Response>
+void by_name(Router& router, const PlanePtr& plane, std::string_view method, WorkspaceRole role, std::string field,
+             const std::string& (Request::*name)() const) {
+  router.unary<Request, Response>(method, [=](Context ctx, Request request, Reply<Response> reply) {
+    auto shared = std::make_shared<const Request>(std::move(request));
+    with_sandbox(
+        plane, ctx, shared->workspace_scope(), ((*shared).*name)(), field, role,
+        [=](const std::shared_ptr<SandboxHandle>& found) { pass_on<Request, Response>(plane, ctx, found->entity, shared, reply); },
+        [reply](const absl::Status& status) { reply.fail(status); });
+  });
+}
+
+/// The same with a request_id, whose format is checked.
+template <class Request, class Response>
+void by_name_mutating(Router& router, const PlanePtr& plane, std::string_view method, std::string field,
+                      const std::string& (Request::*name)() const) {
+  router.unary<Request, Response>(method, [=](Context ctx, Request request, Reply<Response> reply) {
+    if (auto status = check_request_id(request.request_id()); !status.ok()) return reply.fail(status);
+    auto shared = std::make_shared<const Request>(std::move(request));
+    with_sandbox(
+        plane, ctx, shared->workspace_scope(), ((*shared).*name)(), field, WorkspaceRole::kUser,
+        [=](const std::shared_ptr<SandboxHandle>& found) { pass_on<Request, Response>(plane, ctx, found->entity, shared, reply); },
+        [reply](const absl::Status& status) { reply.fail(status); });
+  });
+}
+
+/// A supervisor's report about its own sandbox.
+template <class Request, class Response>
+void by_id(Router& router, const PlanePtr& plane, std::string_view method) {
+  router.unary<Request, Response>(method, [=](Context ctx, Request request, Reply<Response> reply) {
+    auto shared = std::make_shared<const Request>(std::move(request));
+    with_own_sandbox(
+        plane, ctx, shared->sandbox_id(),
+        [=](const std::shared_ptr<SandboxHandle>& found) { pass_on<Request, Response>(plane, ctx, found->entity, shared, reply); },
+        [reply](const absl::Status& status) { reply.fail(status); });
+  });
+}
+
+void create(const PlanePtr& plane, const Context& ctx, pb::CreateSandboxRequest request, const Reply<pb::SandboxResponse>& reply) {
+  if (auto status = check_request_id(request.request_id()); !status.ok()) return reply.fail(status);
+  auto shared = std::make_shared<const pb::CreateSandboxRequest>(std::move(request));
+  with_workspace(
+      plane, ctx, shared->workspace_scope(), WorkspaceRole::kUser, WorkspaceState::kActive,
+      [=](const std::string&) { pass_on<pb::CreateSandboxRequest, pb::SandboxResponse>(plane, ctx, plane->actors.index, shared, reply); },
+      [reply](const absl::Status& status) { reply.fail(status); });
+}
+
+void get(const PlanePtr& plane, const Context& ctx, const pb::GetSandboxRequest& request, const Reply<pb::SandboxResponse>& reply) {
+  with_sandbox(
+      plane, ctx, request.workspace_scope(), request.name(), "name", WorkspaceRole::kUser,
+      [=](const std::shared_ptr<SandboxHandle>& found) {
+        ask<gateway::Reply<pb::Sandbox>>(
+            plane->system, found->entity,
+            [reply](gateway::Reply<pb::Sandbox> answer) {
+              if (!answer.value.ok()) return reply.fail(answer.value.status());
+              pb::SandboxResponse response;
+              *response.mutable_sandbox() = **answer.value;
+              reply.ok(response);
+            },
+            gateway::get_atom::value);
+      },
+      [reply](const absl::Status& status) { reply.fail(status); });
+}
+
+void list(const PlanePtr& plane, const Context& ctx, pb::ListSandboxesRequest request, const Reply<pb::ListSandboxesResponse>& reply) {
+  auto scope = workspace_or_all(request.workspace_scope());
+  if (!scope.ok()) return reply.fail(scope.status());
+  auto shared = std::make_shared<const pb::ListSandboxesRequest>(std::move(request));
+  const auto go = [=](const std::string& workspace) {
+    ask<gateway::Reply<pb::ListSandboxesResponse>>(
+        plane->system, plane->actors.index,
+        [reply](gateway::Reply<pb::ListSandboxesResponse> answer) {
+          answer.value.ok() ? reply.ok(**answer.value) : reply.fail(answer.value.status());
+        },
+        Ask<pb::ListSandboxesRequest>{shared, caller_of(*ctx)}, workspace);
+  };
+  if (*scope) {
+    return with_workspace(plane, ctx, shared->workspace_scope(), WorkspaceRole::kUser, WorkspaceState::kAny, go,
+                          [reply](const absl::Status& status) { reply.fail(status); });
+  }
+  if (!ctx->platform_admin()) return reply.fail(absl::PermissionDeniedError("platform admin role required for cross-workspace operations"));
+  go({});
+}
+
+void remove(const PlanePtr& plane, const Context& ctx, pb::DeleteSandboxRequest request, const Reply<pb::DeleteSandboxResponse>& reply) {
+  if (auto status = check_request_id(request.request_id()); !status.ok()) return reply.fail(status);
+  if (request.name().empty()) return reply.fail(invalid_field("name", "name is required"));
+  auto shared = std::make_shared<const pb::DeleteSandboxRequest>(std::move(request));
+  const auto absent = [=](const absl::Status& status) {
+    if (!shared->allow_missing() || !absl::IsNotFound(status)) return reply.fail(status);
+    pb::DeleteSandboxResponse response;
+    response.set_outcome(pb::DELETION_OUTCOME_ALREADY_ABSENT);
+    reply.ok(response);
+  };
+  with_workspace(
+      plane, ctx, shared->workspace_scope(), WorkspaceRole::kUser, WorkspaceState::kAny,
+      [=](const std::string& workspace) {
+        ask<gateway::Handed<SandboxHandle>>(
+            plane->system, plane->actors.index,
+            [=](gateway::Handed<SandboxHandle> found) {
+              if (!found.value.ok()) return absent(found.value.status());
+              pass_on<pb::DeleteSandboxRequest, pb::DeleteSandboxResponse>(plane, ctx, (*found.value)->entity, shared, reply);
+            },
+            gateway::find_atom::value, workspace, shared->name());
+      },
+      [reply](const absl::Status& status) { reply.fail(status); });  // a missing workspace is never hidden
+}
+
+}  // namespace
+
+void add_unary_handlers(Router& router, const PlanePtr& plane) {
+  router.unary<pb::CreateSandboxRequest, pb::SandboxResponse>(
+      "CreateSandbox", [=](Context ctx, pb::CreateSandboxRequest request, const Reply<pb::SandboxResponse>& reply) {
+        create(plane, ctx, std::move(request), reply);
+      });
+  router.unary<pb::GetSandboxRequest, pb::SandboxResponse>(
+      "GetSandbox",
+      [=](Context ctx, const pb::GetSandboxRequest& request, const Reply<pb::SandboxResponse>& reply) { get(plane, ctx, request, reply); });
+  router.unary<pb::ListSandboxesRequest, pb::ListSandboxesResponse>(
+      "ListSandboxes", [=](Context ctx, pb::ListSandboxesRequest request, const Reply<pb::ListSandboxesResponse>& reply) {
+        list(plane, ctx, std::move(request), reply);
+      });
+  router.unary<pb::DeleteSandboxRequest, pb::DeleteSandboxResponse>(
+      "DeleteSandbox", [=](Context ctx, pb::DeleteSandboxRequest request, const Reply<pb::DeleteSandboxResponse>& reply) {
+        remove(plane, ctx, std::move(request), reply);
+      });
+  by_name_mutating<pb::StopSandboxRequest, pb::SandboxResponse>(router, plane, "StopSandbox", "name", &pb::StopSandboxRequest::name);
+  by_name_mutating<pb::StartSandboxRequest, pb::SandboxResponse>(router, plane, "StartSandbox", "name", &pb::StartSandboxRequest::name);
+  by_name_mutating<pb::AttachSandboxProviderRequest, pb::AttachSandboxProviderResponse>(router, plane, "AttachSandboxProvider", "sandbox",
+                                                                                        &pb::AttachSandboxProviderRequest::sandbox);
+  by_name_mutating<pb::DetachSandboxProviderRequest, pb::DetachSandboxProviderResponse>(router, plane, "DetachSandboxProvider", "sandbox",
+                                                                                        &pb::DetachSandboxProviderRequest::sandbox);
+  by_name<pb::GetSandboxProviderStatusRequest, pb::GetSandboxProviderStatusResponse>(
+      router, plane, "GetSandboxProviderStatus", WorkspaceRole::kUser, "sandbox", &pb::GetSandboxProviderStatusRequest::sandbox);
+  by_id<pb::ReportPolicyStatusRequest, pb::ReportPolicyStatusResponse>(router, plane, "ReportPolicyStatus");
+  by_id<pb::ReportSandboxConfigurationRequest, pb::ReportSandboxConfigurationResponse>(router, plane, "ReportSandboxConfiguration");
+  by_id<pb::ReportProviderReadinessRequest, pb::ReportProviderReadinessResponse>(router, plane, "ReportProviderReadiness");
+  by_id<pb::ReportEndpointStatusRequest, pb::ReportEndpointStatusResponse>(router, plane, "ReportEndpointStatus");
+  by_id<pb::ReportMainProcessExitRequest, pb::ReportMainProcessExitResponse>(router, plane, "ReportMainProcessExit");
+  by_id<pb::FinalizeMainProcessExitRequest, pb::FinalizeMainProcessExitResponse>(router, plane, "FinalizeMainProcessExit");
+  by_id<pb::GetSandboxProviderEnvironmentRequest, pb::GetSandboxProviderEnvironmentResponse>(router, plane,
+                                                                                             "GetSandboxProviderEnvironment");
+}
+
+}  // namespace openshell::api
