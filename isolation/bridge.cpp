@@ -186,6 +186,9 @@ void Bridge::Hold::restore(int socket) const {
   if (has_rto_max && saved_rto_max > 0) set_option(socket, IPPROTO_TCP, kernel::kTcpRtoMaxMs, saved_rto_max);
 }
 
+Bridge::Bridge(PeerNames mode) : mode_{mode} {}
+Bridge::~Bridge() { expired_.clear(); }
+
 std::shared_ptr<Bridge::Place> Bridge::place_of(const SocketAddress& destination) {
   const std::lock_guard lock{mutex_};
   auto& slot = places_[destination.normalized()];
@@ -376,24 +379,44 @@ void Bridge::refuse(std::unique_ptr<Hold> hold, FileDescriptor socket) {
   lingering_.push_back({place, Clock::now() + kRefusalLingers});
 }
 
-void Bridge::settle() {
+void Bridge::expire(std::unique_ptr<Hold> hold, FileDescriptor socket) {
+  hold->partner.reset();
+  const std::lock_guard lock{mutex_};
+  if (expired_.size() < kMaxExpired) expired_.push_back({std::move(hold), std::move(socket), Clock::now() + kRefusalLingers});
+}
+
+bool Bridge::settle() {
+  const auto now = Clock::now();
   std::vector<std::shared_ptr<Place>> due;
+  std::vector<Expired> over;
+  bool more = false;
   {
     const std::lock_guard lock{mutex_};
-    const auto now = Clock::now();
     std::erase_if(lingering_, [&](auto& entry) {
       if (entry.second > now) return false;
       due.push_back(std::move(entry.first));
       return true;
     });
+    std::erase_if(expired_, [&](Expired& entry) {
+      if (entry.until > now && tcp_state(entry.socket.get()) == TCP_SYN_SENT) return false;
+      over.push_back(std::move(entry));
+      return true;
+    });
+    more = !lingering_.empty() || !expired_.empty();
   }
+  for (const auto& entry : over) {
+    entry.hold->restore(entry.socket.get());
+    if (tcp_state(entry.socket.get()) == TCP_SYN_SENT) disconnect(entry.socket.get());
+  }
+  over.clear();
   for (const auto& place : due) {
     const std::lock_guard lock{place->mutex};
-    std::erase_if(place->refused, [now = Clock::now()](const Place::Refused& entry) { return entry.until <= now; });
+    std::erase_if(place->refused, [now](const Place::Refused& entry) { return entry.until <= now; });
   }
   due.clear();
   const std::lock_guard lock{mutex_};
   std::erase_if(places_, [](const auto& entry) { return entry.second.expired(); });
+  return more;
 }
 
 bool Bridge::is_bridge_port(std::uint16_t port) const {

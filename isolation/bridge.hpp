@@ -27,7 +27,10 @@ namespace openshell::isolation {
 /// changed.
 class Bridge {
  public:
-  explicit Bridge(PeerNames mode) : mode_{mode} {}
+  explicit Bridge(PeerNames mode);
+  ~Bridge();
+  Bridge(const Bridge&) = delete;
+  Bridge& operator=(const Bridge&) = delete;
 
   /// Connects `socket`, which asked for `destination` (in the caller's form), now. About 60 us. Unavailable: the handshake did not come
   /// about.
@@ -42,11 +45,15 @@ class Bridge {
   /// destination.
   void refuse(std::unique_ptr<Hold> hold, FileDescriptor socket);
 
+  /// Leaves a held socket to the kernel's own timer, which says ETIMEDOUT at the next SYN, within about 1 s.
+  void expire(std::unique_ptr<Hold> hold, FileDescriptor socket);
+
   /// True for a port on which a bridge of ours listens on a loopback address right now.
   [[nodiscard]] bool is_bridge_port(std::uint16_t port) const;
   [[nodiscard]] std::uint64_t peer_name_misses() const { return misses_.load(); }
-  /// Lets go of refused sockets whose SYN has been answered by now; called now and then.
-  void settle();
+  /// Lets go of refused and expired sockets whose last SYN is over; called every half second while true was returned.
+  bool settle();
+  static constexpr std::size_t kMaxExpired = Broker::kMaxPendingOpens;
 
  private:
   struct Place;
@@ -63,6 +70,12 @@ class Bridge {
   std::map<SocketAddress, std::weak_ptr<Place>> places_;  ///< AnyIP: who uses an address and port
   std::vector<std::pair<std::shared_ptr<Place>, std::chrono::steady_clock::time_point>>
       lingering_;  ///< places with refused sockets, kept alive
+  struct Expired {
+    std::unique_ptr<Hold> hold;
+    FileDescriptor socket;
+    std::chrono::steady_clock::time_point until;
+  };
+  std::vector<Expired> expired_;
   std::multiset<std::uint16_t> ports_;
   std::atomic<std::uint64_t> misses_{0};
 };

@@ -345,20 +345,25 @@ void Broker::Impl::wake_watchdog(Clock::time_point needed) {
 
 void Broker::Impl::watchdog_loop() {
   block_all_signals_but_interrupt();
-  auto settle_at = Clock::now() + kSettleTick;
   std::unique_lock lock{watchdog_mutex_};
+  auto settled = Clock::now();
   while (!stop_.load()) {
-    const auto until = std::min(watchdog_next_, settle_at);
-    watchdog_wake_.wait_until(lock, until, [this, until] { return stop_.load() || watchdog_next_ < until; });
+    const auto until = watchdog_next_;
+    const auto woken = [this, until] { return stop_.load() || watchdog_next_ < until; };
+    // Idle, it sleeps until somebody connects: no timer runs without a reason.
+    if (until == Clock::time_point::max())
+      watchdog_wake_.wait(lock, woken);
+    else
+      watchdog_wake_.wait_until(lock, until, woken);
     const auto now = Clock::now();
-    if (now < watchdog_next_ && now < settle_at) continue;
+    if (now < watchdog_next_) continue;
     watchdog_next_ = Clock::time_point::max();
     lock.unlock();
     auto next = opens.tick(now);
     if (workers_.watch()) next = std::min(next, now + kWatchdogTick);
-    if (now >= settle_at) {
-      bridge.settle();
-      settle_at = now + kSettleTick;
+    if (next == Clock::time_point::max() || now - settled >= kSettleTick) {
+      settled = now;
+      if (bridge.settle()) next = std::min(next, now + kSettleTick);
     }
     lock.lock();
     watchdog_next_ = std::min(watchdog_next_, next);

@@ -51,56 +51,61 @@ std::size_t OpenTable::size() const {
 }
 
 std::optional<OpenId> OpenTable::begin(ConnectCall call) {
-  OpenPtr existing;
-  {
-    const std::lock_guard lock{mutex_};
-    if (frozen_) {
-      channel_.answer(call.notification, ECANCELED);
-      return std::nullopt;
-    }
-    if (const auto it = by_cookie_.find(call.cookie); it != by_cookie_.end()) {
+  for (;;) {
+    OpenPtr existing;
+    {
+      const std::lock_guard lock{mutex_};
+      const auto it = by_cookie_.find(call.cookie);
+      if (frozen_ || it == by_cookie_.end()) return begin_new(std::move(call));
       existing = it->second;
-    } else if (connected_detached_.erase(call.cookie) > 0) {
-      channel_.answer(call.notification, 0);  // the restart of an interrupted connect that went through meanwhile
-      return std::nullopt;
-    } else if (is_connected(call.socket.get())) {
-      channel_.answer(call.notification, EISCONN);
-      return std::nullopt;
-    } else if (by_id_.size() >= limits_.pending) {
-      refused_capacity_.fetch_add(1);
-      channel_.answer(call.notification, EAGAIN);
-      return std::nullopt;
-    } else {
-      auto open = std::make_shared<Open>();
-      open->id = next_id_++;
-      open->cookie = call.cookie;
-      open->destination = call.destination;
-      open->nonblocking = call.nonblocking;
-      open->socket = std::move(call.socket);
-      open->notification = call.notification;
-      open->tid = call.tid;
-      open->received = call.received;
-      open->deadline = call.received + limits_.timeout;
-      open->next_signal_look = call.received + kSignalTick;
-      by_id_.emplace(open->id, open);
-      by_cookie_.emplace(open->cookie, open);
-      opens_.fetch_add(1);
-      return open->id;
     }
+    const std::lock_guard lock{existing->mutex};
+    if (existing->state == State::Done) continue;  // it ended between the two locks, and is forgotten by now
+    join(*existing, std::move(call));
+    return std::nullopt;
   }
-  const std::lock_guard lock{existing->mutex};
-  join(*existing, std::move(call));
-  return std::nullopt;
+}
+
+/// Under the table's lock.
+std::optional<OpenId> OpenTable::begin_new(ConnectCall call) {
+  const auto answer = [&](int error) {
+    channel_.answer(call.notification, error);
+    return std::nullopt;
+  };
+  if (frozen_) return answer(ECANCELED);
+  // The restart of an interrupted connect that went through meanwhile.
+  if (connected_detached_.erase(call.cookie) > 0) return answer(0);
+  // The kernel says 0 once after an EINPROGRESS, then EISCONN.
+  if (is_connected(call.socket.get())) return answer(call.nonblocking ? connect_again(call.socket.get(), call.destination) : EISCONN);
+  if (by_id_.size() >= limits_.pending) {
+    refused_capacity_.fetch_add(1);
+    return answer(EAGAIN);
+  }
+  auto open = std::make_shared<Open>();
+  open->id = next_id_++;
+  open->cookie = call.cookie;
+  open->destination = call.destination;
+  open->nonblocking = call.nonblocking;
+  open->socket = std::move(call.socket);
+  open->notification = call.notification;
+  open->tid = call.tid;
+  open->received = call.received;
+  open->deadline = call.received + limits_.timeout;
+  open->next_signal_look = call.received + kSignalTick;
+  by_id_.emplace(open->id, open);
+  by_cookie_.emplace(open->cookie, open);
+  opens_.fetch_add(1);
+  return open->id;
 }
 
 /// A second connect on a socket whose first one is undecided.
 void OpenTable::join(Open& open, ConnectCall call) {
+  const auto answer = [&](int error) { channel_.answer(call.notification, error); };
+  // LegacyReadOnly: a signal ended the first notification, and the call is back before the watchdog looked.
+  if (open.state == State::Waiting && !channel_.valid(open.notification)) open.state = State::Detached;
   switch (open.state) {
     case State::Detached:
-      if (call.destination != open.destination) {
-        channel_.answer(call.notification, EALREADY);
-        return;
-      }
+      if (call.destination != open.destination) return answer(EALREADY);
       open.state = State::Waiting;
       open.notification = call.notification;
       open.tid = call.tid;
@@ -109,20 +114,15 @@ void OpenTable::join(Open& open, ConnectCall call) {
       open.signal_looks = 0;
       return;
     case State::Held:
-      if (call.nonblocking || open.notification != 0) {
-        // What the kernel itself says of a socket in SYN_SENT.
-        channel_.answer(call.notification, call.nonblocking ? connect_again(call.socket.get(), call.destination) : EALREADY);
-        return;
-      }
+      // What the kernel itself says of a socket in SYN_SENT.
+      if (call.nonblocking) return answer(connect_again(call.socket.get(), call.destination));
+      if (open.notification != 0) return answer(EALREADY);
       open.notification = call.notification;  // made blocking meanwhile: it waits for the same decision
       open.tid = call.tid;
       return;
     case State::Waiting:
-      channel_.answer(call.notification, EALREADY);
-      return;
     case State::Done:
-      channel_.answer(call.notification, ECONNABORTED);
-      return;
+      return answer(EALREADY);
   }
 }
 
@@ -161,7 +161,10 @@ void OpenTable::forget(const Open& open) {
 void OpenTable::finish(Open& open, int error, std::optional<OpenEnd> why) {
   open.state = State::Done;
   if (open.notification != 0) channel_.answer(std::exchange(open.notification, 0), error);
-  if (open.hold) bridge_.refuse(std::move(open.hold), std::move(open.socket));
+  if (open.hold && why == OpenEnd::TimedOut)
+    bridge_.expire(std::move(open.hold), std::move(open.socket));
+  else if (open.hold)
+    bridge_.refuse(std::move(open.hold), std::move(open.socket));
   open.socket.reset();
   forget(open);
   if (!why) return;

@@ -85,6 +85,7 @@ class OpenTable {
   using OpenPtr = std::shared_ptr<Open>;
 
   OpenPtr find(OpenId id) const;
+  std::optional<OpenId> begin_new(ConnectCall call);
   void join(Open& open, ConnectCall call);
   void forget(const Open& open);
   void finish(Open& open, int error, std::optional<OpenEnd> why);

@@ -876,7 +876,9 @@ int main(int argc, char** argv) {
   if (strcmp(verb, "latency") == 0) return do_latency(argc - 2, argv + 2);
   if (strcmp(verb, "server") == 0) return do_server(argc - 2, argv + 2);
   if (strcmp(verb, "identity") == 0) return do_identity();
-  if (strcmp(verb, "wait") == 0)
+  if (strcmp(verb, "wait") == 0) {
+    if (argc > 2) prctl(PR_SET_NAME, argv[2], 0, 0, 0);
     for (;;) pause();
+  }
   return 2;
 }
