@@ -47,6 +47,12 @@ bool Glob::matches(std::string_view text) const {
       return text == prefix_;
     case Form::prefix:
       return text.starts_with(prefix_);
+    case Form::path_suffix:
+      return text.ends_with(suffix_) || text == std::string_view{suffix_}.substr(1);
+    case Form::any_suffix:
+      return text.size() > suffix_.size() && text.ends_with(suffix_);
+    case Form::label_suffix:
+      return text.size() > suffix_.size() && text.ends_with(suffix_) && text.find('.') == text.size() - suffix_.size();
     case Form::automaton:
       return text.starts_with(prefix_) && run(text);
   }

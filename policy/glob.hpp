@@ -58,7 +58,7 @@ class Glob {
   [[nodiscard]] static bool overlap(const Glob& a, const Glob& b);
 
  private:
-  enum class Form : std::uint8_t { everything, literal, prefix, automaton };
+  enum class Form : std::uint8_t { everything, literal, prefix, path_suffix, label_suffix, any_suffix, automaton };
   using ByteSet = std::array<std::uint64_t, 4>;
   struct Edge {
     std::uint32_t set;
@@ -75,6 +75,8 @@ class Glob {
   Form form_ = Form::everything;
   PathRank rank_;
   std::string prefix_;  ///< Every match begins with it.
+  std::string
+      suffix_;  ///< The three suffix forms (`**/curl`, `*.x.test`, `**.x.test`): what every match ends in, decided without the automaton.
   std::vector<State> states_;
   std::vector<Edge> edges_;
   std::vector<ByteSet> sets_;

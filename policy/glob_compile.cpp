@@ -97,6 +97,7 @@ class GlobCompiler {
     }
     glob.prefix_ = prefix_;
     glob.form_ = prefix_only_ ? Glob::Form::prefix : Glob::Form::automaton;
+    find_suffix_form(pattern, glob);
     if (!fold(glob)) return absl::InvalidArgumentError("is invalid: it is too complex");
     return glob;
   }
@@ -121,6 +122,21 @@ class GlobCompiler {
     glob.form_ = Glob::Form::literal;
     glob.prefix_ = text;
     return glob;
+  }
+
+  // The commonest patterns are one wildcard before a plain rest.
+  void find_suffix_form(std::string_view pattern, Glob& glob) const {
+    if (!pattern.starts_with('*')) return;
+    const bool recursive = pattern.starts_with("**");
+    const std::string_view rest = pattern.substr(recursive ? 2 : 1);
+    if (rest.find_first_of("*?[]{}\\") != std::string_view::npos || rest.size() < 2) return;
+    if (kind_ == GlobKind::binary && recursive && rest.front() == '/') {
+      glob.form_ = Glob::Form::path_suffix;
+      glob.suffix_ = rest;
+    } else if (kind_ == GlobKind::host && rest.front() == '.') {
+      glob.form_ = recursive ? Glob::Form::any_suffix : Glob::Form::label_suffix;
+      glob.suffix_ = text::lower(rest);
+    }
   }
 
   // --- reading

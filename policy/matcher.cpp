@@ -98,6 +98,7 @@ struct Matcher::Tables {
 
   template <class Use>
   void for_each_pattern(std::string_view host, Use&& use) const {
+    if (patterns.empty()) return;
     std::string_view suffix = host;
     while (true) {
       if (const auto found = patterns.find(key_of(suffix)); found != patterns.end()) {

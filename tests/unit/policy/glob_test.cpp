@@ -42,7 +42,10 @@ TEST(Glob, NP_Hosts_TheTableOfExamples) {
          {"*", "a", true},
          {"*", "a.b", false},
          {"*.example.test", "evil%2eexample.test", false},
-         {"*.example.test", "notexample.test", false}},
+         {"*.example.test", "notexample.test", false},
+         {"*.example.test", ".example.test", false},
+         {"**.example.test", ".example.test", false},
+         {"*.example.test", "a.example.test.evil.test", false}},
         GlobKind::host);
 }
 
@@ -112,6 +115,9 @@ TEST(Glob, Binaries_BytesAreComparedAsTheKernelGaveThem) {
          {"**/curl", "/usr/bin/curl", true},
          {"**/curl", "/curl", true},
          {"**/curl", "/usr/bin/curlx", false},
+         {"**/curl", "/usr/bin/xcurl", false},
+         {"**/curl", "curl", true},
+         {"**/bin/curl", "/usr/bin/curl", true},
          {"/usr/bin/*", "/usr/bin/node", true},
          {"/usr/bin/*", "/usr/bin/sub/node", false},
          {"/opt/ide/**", "/opt/ide/a/b/c", true},
