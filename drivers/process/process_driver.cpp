@@ -160,16 +160,10 @@ absl::Status find_programs(ProcessDriverOptions& options) {
   if (access(options.monitor_path.c_str(), X_OK) != 0)
     return absl::FailedPreconditionError("the process driver needs " + options.monitor_path + ", which can not be executed");
   if (!options.init_argv.empty()) return absl::OkStatus();
-  // The bundle's own loader and libraries: nothing of the root that it runs in is used.
-  for (const char* loader : {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}) {
-    for (const char* directory : {"/lib/", "/"}) {
-      if (access((options.bundle_dir + directory + loader).c_str(), X_OK) != 0) continue;
-      const std::string libraries = access((options.bundle_dir + "/lib").c_str(), F_OK) == 0 ? "/.openshell/bin/lib" : "/.openshell/bin";
-      options.init_argv = {std::string("/.openshell/bin") + directory + loader, "--library-path", libraries,
-                           "/.openshell/bin/openshell-sandbox"};
-    }
-  }
-  if (options.init_argv.empty()) options.init_argv = {"/.openshell/bin/openshell-sandbox"};
+  // With a loader and libraries of its own nothing of the root that it runs in is used.
+  if (access((options.bundle_dir + "/ld.so").c_str(), F_OK) == 0)
+    options.init_argv = {"/.openshell/bin/ld.so", "--library-path", "/.openshell/bin/lib"};
+  options.init_argv.emplace_back("/.openshell/bin/openshell-sandbox");
   options.init_argv.insert(options.init_argv.end(), {"--bootstrap", "/.openshell/sandbox/bootstrap.json"});
   return absl::OkStatus();
 }

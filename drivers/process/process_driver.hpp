@@ -27,7 +27,7 @@ struct ProcessDriverOptions {
   std::string bundle_dir = {};   ///< Holds `openshell-sandbox` and what it needs; empty: `<directory of this program>/../bundle`.
   std::string supervisor_path = {};  ///< Empty: `openshell-supervisor` beside this program.
   std::string monitor_path = {};     ///< Empty: `openshell-sandbox-monitor` beside this program.
-  /// What is started as PID 1, paths inside the sandbox. Empty: the bundle's loader where it has one, with `openshell-sandbox --bootstrap
+  /// What is started as PID 1, paths inside the sandbox. Empty: `ld.so` of the bundle where it has one, with `openshell-sandbox --bootstrap
   /// ...`.
   std::vector<std::string> init_argv = {};
 

@@ -555,5 +555,35 @@ TEST(ProcessDriver, ManyStartTogether) {
   EXPECT_TRUE(host.driver().list()->empty());
 }
 
+// The real runtime, up to the point where it waits for its supervisor: it accepts what the driver made, consumes the bootstrap and listens.
+TEST(ProcessDriver, RealSandboxListensAndConsumesItsBootstrap) {
+  const char* given = getenv("OPENSHELL_TEST_BUNDLE");
+  const std::string bundle = given != nullptr ? given : OPENSHELL_BIN_DIR "/../bundle";
+  if (!fs::exists(bundle + "/openshell-sandbox")) GTEST_SKIP() << "no bundle at " << bundle;
+  Host host;
+  host.adjust = [&bundle](ProcessDriverOptions& options) {
+    options.bundle_dir = bundle;
+    options.init_argv.clear();
+  };
+  host.start();
+  SandboxSpec wanted = spec(kId);
+  wanted.log_level = "unconfirmed";
+  create(host, wanted);
+  const std::string socket = host.runtime(kId) + "/channel/control.sock";
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+  while (!fs::exists(socket) && std::chrono::steady_clock::now() < deadline &&
+         host.driver().get(SandboxId{kId})->conditions.front().reason == "BackendReady") {
+    usleep(2000);
+  }
+  ASSERT_TRUE(fs::exists(socket)) << host.driver().get(SandboxId{kId})->conditions.front().message
+                                  << read_text(host.state(kId) + "/driver/sandbox.log");
+  EXPECT_FALSE(fs::exists(host.runtime(kId) + "/sandbox/bootstrap.json"));
+  EXPECT_FALSE(fs::exists(host.runtime(kId) + "/sandbox/key.pem"));
+  struct stat info {};
+  ASSERT_EQ(stat(socket.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0660u);
+  EXPECT_EQ(info.st_gid, as_root() ? kFirst + 15 : getegid());
+}
+
 }  // namespace
 }  // namespace openshell::drivers::test
