@@ -1,6 +1,6 @@
 // Reads an authored policy (YAML 1.2 core schema, and JSON, which is a part of it) strictly: unknown keys, wrong types, tags, null,
 // duplicate and non-string keys are errors with their line. One parser serves the command line, the gateway, image policies and local
-// files. Pure functions, any thread. (FB-01)
+// files. Pure functions, any thread. (CA-99)
 #pragma once
 
 #include <memory>

@@ -23,7 +23,7 @@ void check(std::initializer_list<Case> cases, GlobKind kind) {
   for (const Case& c : cases) EXPECT_EQ(glob(c.pattern, kind).matches(c.text), c.matches) << c.pattern << " on " << c.text;
 }
 
-TEST(Glob, NP_Hosts_TheTableOfExamples) {
+TEST(Glob, Hosts_TheTableOfExamples) {
   check({{"api.example.test", "api.example.test", true},
          {"API.example.test", "api.example.test", true},
          {"api.example.test", "x.api.example.test", false},
@@ -49,7 +49,7 @@ TEST(Glob, NP_Hosts_TheTableOfExamples) {
         GlobKind::host);
 }
 
-TEST(Glob, D10_Paths_StarStaysInASegmentTwoStarsCross) {
+TEST(Glob, L7_45_Paths_StarStaysInASegmentTwoStarsCross) {
   check({{"/v1/**", "/v1", false},
          {"/v1/**", "/v1/", true},
          {"/v1/**", "/v1/a", true},
@@ -110,7 +110,7 @@ TEST(Glob, D55j_PathPatternsAreComparedInCanonicalSpelling) {
   check({{"/p/g%2fr", "/p/g%2Fr", true}, {"/p/*", "/p/g%2Fr", true}, {"/p/g?r", "/p/g%2Fr", true}}, GlobKind::path_encoded_slash);
 }
 
-TEST(Glob, Binaries_BytesAreComparedAsTheKernelGaveThem) {
+TEST(Glob, BIN_22_BytesAreComparedAsTheKernelGaveThem) {
   check({{"/usr/bin/curl", "/usr/bin/curl", true},
          {"**/curl", "/usr/bin/curl", true},
          {"**/curl", "/curl", true},
@@ -204,7 +204,7 @@ TEST(Glob, OverlapIsExact) {
 }
 
 // A pattern built to make a backtracking matcher explode takes linear time here: the test would not end otherwise.
-TEST(Glob, RT_14_HostilePatternsTakeLinearTime) {
+TEST(Glob, HostilePatternsTakeLinearTime) {
   std::string pattern = "/";
   for (int i = 0; i < 60; ++i) pattern += "a*";
   EXPECT_FALSE(glob(pattern + "b", GlobKind::path).matches("/" + std::string(4000, 'a')));

@@ -66,7 +66,7 @@ network_policies:
     binaries: ["**/curl"]
 )";
 
-TEST(Matcher, NP_01_TheQuickstartPolicy) {
+TEST(Matcher, IS_13_IS_14_IS_15_TheQuickstartPolicy) {
   const auto matcher = compile(kQuickstart);
   const auto allowed = connect(*matcher, "host.openshell.internal", 9090);
   ASSERT_TRUE(allowed.allowed) << allowed.reason;
@@ -97,14 +97,14 @@ TEST(Matcher, NP_01_TheQuickstartPolicy) {
   EXPECT_FALSE(matcher->knows_host("other.test"));
 }
 
-TEST(Matcher, FB_01_NoRulesNothingAllowed) {
+TEST(Matcher, NoRulesNothingAllowed) {
   const auto matcher = compile("version: 1\n");
   EXPECT_EQ(connect(*matcher, "a.test", 443).reason, "network connections not allowed by policy");
   EXPECT_FALSE(matcher->has_rules());
   EXPECT_FALSE(matcher->knows_host("a.test"));
 }
 
-TEST(Matcher, RT_14_InvalidInputIsDenied) {
+TEST(Matcher, InvalidInputIsDenied) {
   const auto matcher = for_curl({"{host: '**.x.test', port: 443}"});
   EXPECT_EQ(connect(*matcher, std::string_view{"a\0.x.test", 9}, 443).reason, "invalid input: network.host contains NUL");
   EXPECT_FALSE(connect(*matcher, "", 443).allowed);
@@ -121,7 +121,7 @@ TEST(Matcher, D36_NoWildcardAndNoHostlessEndpointAdmitsAnAlias) {
   EXPECT_TRUE(connect(*matcher, "x.openshell.internal", 443).allowed);
 }
 
-TEST(Matcher, BinariesByPathAncestorGlobAndNeverByCommandLine) {
+TEST(Matcher, BIN_20_BIN_21_BIN_22_BIN_23_BinariesByPathAncestorGlobNeverByCommandLine) {
   const auto matcher = compile(R"(version: 1
 network_policies:
   a: {endpoints: [{host: a.x.test, port: 443}], binaries: [/usr/bin/node, "/opt/ide/**"]}
@@ -136,7 +136,20 @@ network_policies:
   EXPECT_FALSE(connect(*matcher, "b.x.test", 443, "/usr/bin/node").allowed) << "a rule without binaries admits no program";
 }
 
-TEST(Matcher, ManyBinariesAndRelaxedMode) {
+TEST(Matcher, BIN_23_CommandLinesChangeNoVerdict) {
+  const auto matcher = compile(R"(version: 1
+network_policies:
+  a: {endpoints: [{host: a.x.test, port: 443}], binaries: [/usr/bin/node, "**/py*"]}
+)");
+  for (const char* path : {"/usr/bin/node", "/bin/sh", "/usr/bin/python3"}) {
+    const bool plain = connect(*matcher, "a.x.test", 443, path).allowed;
+    for (const char* script : {"/usr/bin/node", "/work/py.sh", "", "/bin/sh"}) {
+      EXPECT_EQ(connect(*matcher, "a.x.test", 443, path, {}, {script, script}).allowed, plain) << path << " " << script;
+    }
+  }
+}
+
+TEST(Matcher, NP_11_ManyBinariesAndRelaxedMode) {
   std::string yaml = "version: 1\nnetwork_policies:\n  a:\n    endpoints: [{host: a.x.test, port: 443}]\n    binaries:\n";
   for (int i = 0; i < 50; ++i) yaml += "      - /bin/b" + std::to_string(i) + "\n";
   EXPECT_TRUE(connect(*compile(yaml), "a.x.test", 443, "/bin/b49").allowed);
@@ -189,7 +202,7 @@ TEST(AddressBlock, Forms) {
 // --- which endpoint decides
 // ----------------------------------------------------------------------------------------------------------------------------
 
-TEST(Matcher, D4_ExactHostOverWildcardOverTwoStars) {
+TEST(Matcher, NET_58_ExactHostOverWildcardOverTwoStars) {
   const auto matcher = for_curl({"{host: '**.x.test', port: 443, tls: skip}", "{host: '*.x.test', port: 443, protocol: rest, access: full}",
                                  "{host: api.x.test, port: 443, tls: skip}"});
   EXPECT_EQ(connect(*matcher, "api.x.test", 443).deciding->host, "api.x.test");
@@ -200,7 +213,7 @@ TEST(Matcher, D4_ExactHostOverWildcardOverTwoStars) {
   EXPECT_EQ(connect(*matcher, "a.b.x.test", 443).tls, TlsMode::skip);
 }
 
-TEST(Matcher, D55b_MoreCharactersThenOnePortOverAList) {
+TEST(Matcher, NET_58_MoreCharactersThenOnePortOverAList) {
   const auto matcher =
       for_curl({"{host: '**.a.test', port: 443, tls: skip}", "{host: '**.b.a.test', port: 443, protocol: rest, access: full}",
                 "{host: y.x.test, ports: [443, 80], tls: skip}", "{host: y.x.test, port: 443, protocol: rest, access: full}"});
@@ -210,7 +223,7 @@ TEST(Matcher, D55b_MoreCharactersThenOnePortOverAList) {
   EXPECT_EQ(connect(*matcher, "y.x.test", 80).inspection, Inspection::raw);
 }
 
-TEST(Matcher, D55b_TheCircleExample) {
+TEST(Matcher, NET_58_TheCircleExample) {
   const auto matcher = for_curl({"{host: 'a-*.x.test', port: 443, protocol: rest, enforcement: enforce, access: read-only}",
                                  "{host: '*.x.test', port: 443, path: '/v1/a/**', protocol: rest, access: full}",
                                  "{host: '*-b.*.test', port: 443, path: '/v1/**', protocol: rest, access: full}"});
@@ -225,7 +238,7 @@ TEST(Matcher, D55b_TheCircleExample) {
   EXPECT_EQ(request(connection, "POST", "/other").verdict, Verdict::deny);
 }
 
-TEST(Matcher, PathDecidesARequestNotTheConnection) {
+TEST(Matcher, NET_58_PathDecidesARequestNotTheConnection) {
   const auto matcher =
       for_curl({"{host: a.x.test, port: 443, protocol: rest, enforcement: enforce, access: full}",
                 "{host: a.x.test, port: 443, path: /graphql, protocol: graphql, enforcement: enforce, access: read-only}"});
@@ -248,7 +261,7 @@ TEST(Matcher, APathThatNoCandidateCoversIsDenied) {
   EXPECT_EQ(outside.endpoint, nullptr);
 }
 
-TEST(Matcher, UserOverProviderAndProposalsNeverDecideOverExplicitOnes) {
+TEST(Matcher, NET_58_UserOverProviderAndProposalsNeverDecideOverExplicitOnes) {
   pb::SandboxPolicy policy;
   policy.set_version(1);
   const auto add = [&](const std::string& key, const std::string& host, pb::NetworkEnforcementMode mode, bool advisor) {
@@ -304,7 +317,7 @@ TEST(Matcher, ModesOfInspection) {
 // --- requests
 // ------------------------------------------------------------------------------------------------------------------------------------------
 
-TEST(Matcher, MethodsAndPresets) {
+TEST(Matcher, L7_01_MethodsAndPresets) {
   const auto matcher =
       for_curl({"{host: ro.x.test, port: 1, protocol: rest, enforcement: enforce, access: read-only}",
                 "{host: rw.x.test, port: 1, protocol: rest, enforcement: enforce, access: read-write}",
@@ -322,7 +335,7 @@ TEST(Matcher, MethodsAndPresets) {
   EXPECT_FALSE(allowed("get.x.test", "OPTIONS"));
 }
 
-TEST(Matcher, DenyRulesBeatEveryAllowAndGlobsMeanTheSame) {
+TEST(Matcher, L7_01_DenyRulesBeatEveryAllowAndGlobsMeanTheSame) {
   const auto matcher =
       for_curl({"{host: a.x.test, port: 443, protocol: rest, enforcement: enforce, access: full, deny_rules: [{method: DELETE}, {path: "
                 "'/admin/**'}, {method: GET, path: /q, query: {tag: 'v1.*'}}, {}]}",
@@ -344,7 +357,7 @@ TEST(Matcher, DenyRulesBeatEveryAllowAndGlobsMeanTheSame) {
   EXPECT_EQ(secret.rule_endpoint->policy, "r1");
 }
 
-TEST(Matcher, QueryOfAllowRules) {
+TEST(Matcher, L7_01_QueryOfAllowRules) {
   const auto matcher =
       for_curl({"{host: a.x.test, port: 443, protocol: rest, enforcement: enforce, rules: [{allow: {method: GET, path: /dl, query: {tag: "
                 "{any: ['v1.*', latest]}, q: '**'}}}]}"});
@@ -388,7 +401,7 @@ TEST(Matcher, EncodedSlashesNeedTheEndpointsConsent) {
 // --- what DNS, credentials and live relays ask
 // ---------------------------------------------------------------------------------------------------------
 
-TEST(Matcher, D13_OnlyNamedHostsAreKnown) {
+TEST(Matcher, NET_47_OnlyNamedHostsAreKnown) {
   const auto matcher = for_curl({"{host: A.x.test, port: 443}", "{host: '*.y.test', port: 443}", "{allowed_ips: [10.0.0.0/8], port: 443}"});
   EXPECT_TRUE(matcher->knows_host("a.x.test"));
   EXPECT_TRUE(matcher->knows_host("b.y.test"));
@@ -460,7 +473,7 @@ TEST(Matcher, WhatCannotBeCompiledNamesTheRule) {
 }
 
 // Figures, not a verdict: the bound is far above what any machine needs.
-TEST(Matcher, PF_DecisionsOnALargePolicyAreFast) {
+TEST(Matcher, DecisionsOnALargePolicyAreFast) {
   pb::SandboxPolicy policy;
   policy.set_version(1);
   for (int i = 0; i < 2'000; ++i) {

@@ -35,14 +35,14 @@ class Policy {
 void skip_tls(pb::NetworkEndpoint& e) { e.set_tls(pb::NETWORK_TLS_MODE_SKIP); }
 void enforce(pb::NetworkEndpoint& e) { e.set_enforcement(pb::NETWORK_ENFORCEMENT_MODE_ENFORCE); }
 
-TEST(Overlap, D4_TheMoreSpecificOneDecidesSoNothingIsAmbiguous) {
+TEST(Overlap, NET_58_TheMoreSpecificOneDecidesSoNothingIsAmbiguous) {
   Policy p;
   skip_tls(p.add("a", "*.x.test", ""));
   p.add("b", "api.x.test", "rest");
   EXPECT_THAT(p.conflicts(), IsEmpty());
 }
 
-TEST(Overlap, EquallySpecificOnesHaveToAgree) {
+TEST(Overlap, NET_59_EquallySpecificOnesHaveToAgree) {
   Policy p;
   skip_tls(p.add("a", "api.x.test", ""));
   p.add("b", "API.x.test", "rest");
@@ -97,7 +97,7 @@ TEST(Overlap, RawAndNotRaw) {
   EXPECT_THAT(r.conflicts(), SizeIs(1));
 }
 
-TEST(Overlap, UserOverProviderWhereInspectionAgrees) {
+TEST(Overlap, NET_58_UserOverProviderWhereInspectionAgrees) {
   Policy p;
   enforce(p.add("user", "api.x.test", "rest"));
   p.add("_provider_p", "api.x.test", "rest");
@@ -155,7 +155,7 @@ TEST(Overlap, PortsHaveToMeet) {
   EXPECT_THAT(r.conflicts(), IsEmpty()) << "one port is more specific than a list";
 }
 
-TEST(Overlap, EveryFieldOfTheMetadata) {
+TEST(Overlap, NET_59_EveryFieldOfTheMetadata) {
   const auto conflict = [](const std::string& protocol, auto&& change) {
     Policy p;
     p.add("a", "api.x.test", protocol);

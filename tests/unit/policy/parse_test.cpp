@@ -58,27 +58,27 @@ TEST(Parse, JsonGoesThroughTheSameReader) {
 
 // The five broken policies that somebody who starts with the product meets. Each message: file, line, column, key, what to do.
 
-TEST(Parse, FB_01_Broken1_UnknownKeyNamesTheNearest) {
+TEST(Parse, CA_99_Broken1_UnknownKeyNamesTheNearest) {
   EXPECT_EQ(
       errors("version: 1\nnetwork_policies:\n  api:\n    endpoints:\n      - host: a.x.test\n        port: 443\n        protocl: rest\n"),
       "policy.yaml:7:9: unknown field 'network_policies.api.endpoints[0].protocl' in authored policy; did you mean 'protocol'?\n");
 }
 
-TEST(Parse, FB_01_Broken2_BadEnumValue) {
+TEST(Parse, CA_99_Broken2_BadEnumValue) {
   EXPECT_EQ(
       errors(with_endpoint("{host: a.x.test, port: 443, protocol: rest, access: full, enforcement: enforced}")),
       "policy.yaml:5:80: api.endpoints[0]: unknown enforcement value 'enforced' (expected enforce or audit); did you mean 'enforce'? [key "
       "network_policies.api.endpoints[0].enforcement]\n");
 }
 
-TEST(Parse, FB_01_Broken3_PortOutOfRange) {
+TEST(Parse, CA_99_Broken3_PortOutOfRange) {
   EXPECT_EQ(errors(with_endpoint("{host: a.x.test, port: 70000}")),
             "policy.yaml:5:32: failed to decode sandbox policy fields: network_policies.api.endpoints[0].port: port 70000 is out of range; "
             "use a number "
             "from 0 to 65535\n");
 }
 
-TEST(Parse, FB_03_Broken4_AmbiguousOverlap) {
+TEST(Parse, NET_59_Broken4_AmbiguousOverlap) {
   const auto text = errors(R"(version: 1
 network_policies:
   one:
@@ -280,7 +280,7 @@ TEST(Parse, EmptyListsThatMeanNothingAreErrors) {
               HasSubstr("query.t.any: list must not be empty"));
 }
 
-TEST(Parse, McpStanza) {
+TEST(Parse, L7_28_McpStanza) {
   const auto result =
       load_policy(with_endpoint("{host: a.x.test, port: 443, protocol: mcp, mcp: {versions: [2025-11-25, 2025-06-18], max_body_bytes: 9, "
                                 "strict_tool_names: false}, rules: [{allow: "
@@ -304,6 +304,32 @@ TEST(Parse, McpStanza) {
               HasSubstr("either tool or params.name, not both"));
   EXPECT_THAT(errors(with_endpoint("{host: a.x.test, port: 443, protocol: rest, rules: [{allow: {method: GET, tool: a}}]}")),
               HasSubstr(".tool: MCP tool matching is only valid for protocol mcp"));
+}
+
+TEST(Parse, L7_18_to_L7_36_McpVersionsAreAClosedListThatIsAlwaysThere) {
+  const auto with = [](const std::string& stanza) {
+    return load_policy(with_endpoint("{host: a.x.test, port: 443, protocol: mcp, rules: [{allow: {method: ping}}]" + stanza + "}"));
+  };
+  const auto versions = [&](const std::string& stanza) {
+    const auto result = with(stanza);
+    EXPECT_TRUE(result.ok()) << stanza << result.diagnostics.render();
+    if (!result.ok()) return std::vector<std::string>{};
+    const auto& list = result.policy->network_policies().at("api").endpoints(0).mcp().versions();
+    return std::vector<std::string>(list.begin(), list.end());
+  };
+  EXPECT_THAT(versions(""), testing::ElementsAre("2025-11-25"));
+  EXPECT_THAT(versions(", mcp: {}"), testing::ElementsAre("2025-11-25"));
+  EXPECT_THAT(versions(", mcp: {strict_tool_names: true}"), testing::ElementsAre("2025-11-25"));
+  EXPECT_THAT(versions(", mcp: {versions: ['2025-03-26']}"), testing::ElementsAre("2025-03-26"));
+  EXPECT_THAT(versions(", mcp: {versions: [2025-11-25, 2025-06-18, 2025-03-26]}"),
+              testing::ElementsAre("2025-03-26", "2025-06-18", "2025-11-25"));
+  for (const char* bad : {"draft", "latest", "' 2025-11-25'", "2025-07-01", "2026-07-28", "2025-11-25+SEP-1"}) {
+    EXPECT_THAT(with(", mcp: {versions: [" + std::string{bad} + "]}").diagnostics.render(), HasSubstr("unsupported MCP protocol version"))
+        << bad;
+  }
+  EXPECT_THAT(with(", mcp: null").diagnostics.render(), HasSubstr("network_policies.api.endpoints[0].mcp: expected a mapping, found null"));
+  EXPECT_THAT(with(", mcp: {versions: null}").diagnostics.render(), HasSubstr("endpoints[0].mcp.versions: expected a list, found null"));
+  EXPECT_THAT(with(", mcp: {seps: []}").diagnostics.render(), HasSubstr("unknown field 'network_policies.api.endpoints[0].mcp.seps'"));
 }
 
 TEST(Parse, NestedParamsAreFlattenedAndAnyIsAMatcherOnlyAlone) {

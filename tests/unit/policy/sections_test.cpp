@@ -14,7 +14,7 @@ namespace {
 using testing::Contains;
 using testing::Not;
 
-TEST(Baseline, FB_01_TheRestrictiveDefaultIsCanonicalAndOffersNoNetwork) {
+TEST(Baseline, CA_08_TheRestrictiveDefaultIsCanonicalAndOffersNoNetwork) {
   auto policy = restrictive_default();
   const auto hash = policy_hash(policy);
   EXPECT_TRUE(admit(policy).ok());
@@ -26,7 +26,7 @@ TEST(Baseline, FB_01_TheRestrictiveDefaultIsCanonicalAndOffersNoNetwork) {
   EXPECT_FALSE(policy.has_process());
 }
 
-TEST(Baseline, EnrichesOnlyWithNetworkRulesAndNeverMovesAUsersPath) {
+TEST(Baseline, IS_17_EnrichesOnlyWithNetworkRulesAndNeverMovesAUsersPath) {
   auto policy = restrictive_default();
   EXPECT_FALSE(enrich_baseline(policy));
   policy.clear_filesystem();

@@ -56,7 +56,7 @@ TEST(Validate, FilesystemPaths) {
   EXPECT_THAT(check("read_only: [" + many + "], read_write: [/tmp]"), ElementsAre("too many filesystem paths (257 > 256)"));
 }
 
-TEST(Validate, LandlockTakesExactlyItsValues) {
+TEST(Validate, CA_100_LandlockTakesExactlyItsValues) {
   EXPECT_THAT(
       load_policy("version: 1\nlandlock: {compatibility: best-effort}\n").diagnostics.messages(),
       ElementsAre("invalid landlock.compatibility 'best-effort'; accepted: best_effort, hard_requirement; did you mean 'best_effort'?"));
@@ -185,7 +185,7 @@ TEST(Validate, D55e_PatternsOfRules) {
               ElementsAre("a.binaries[0]: glob pattern '/usr/{x*' has unclosed '{'"));
 }
 
-TEST(Validate, JsonRpcAndMcpRules) {
+TEST(Validate, L7_07_L7_15_JsonRpcAndMcpRules) {
   const auto rpc = [](const std::string& rule) {
     return errors("host: a.x.test, port: 443, protocol: json-rpc, rules: [{allow: {" + rule + "}}]");
   };
@@ -305,7 +305,7 @@ pb::SandboxPolicy wire(pb::NetworkEndpoint** endpoint) {
   return policy;
 }
 
-TEST(Admit, D9_UnknownEnumNumbersAreNeverReadAsADefault) {
+TEST(Admit, CA_99_UnknownEnumNumbersAreNeverReadAsADefault) {
   pb::NetworkEndpoint* endpoint = nullptr;
   auto policy = wire(&endpoint);
   endpoint->set_tls(pb::NETWORK_TLS_MODE_TERMINATE);
@@ -318,7 +318,7 @@ TEST(Admit, D9_UnknownEnumNumbersAreNeverReadAsADefault) {
                                          l7("unknown enforcement enum value 9") + "; " + l7("unknown access enum value -1"));
 }
 
-TEST(Admit, McpOfTheWire) {
+TEST(Admit, L7_27_McpOfTheWire) {
   pb::NetworkEndpoint* endpoint = nullptr;
   auto policy = wire(&endpoint);
   endpoint->set_protocol("rest");
