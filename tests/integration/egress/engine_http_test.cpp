@@ -183,10 +183,10 @@ TEST(EngineHttp, L7_APipelinedRequestIsDecidedOnItsOwn) {
   // The second request hides behind a complete body.
   ASSERT_TRUE(
       opened.wire->write(get("/build", server.port(), "Content-Length: 3\r\n", "POST") + "abc" + get("/push", server.port(), {}, "POST")));
-  auto first = read_message(*opened.wire);
-  EXPECT_EQ(first.status, 200);
-  auto second = first.body.size() > 13 ? Message{} : read_message(*opened.wire);
-  EXPECT_EQ(second.status, 403);
+  std::string all;
+  for (auto more = opened.wire->read(); !more.empty(); more = opened.wire->read()) all += more;
+  EXPECT_THAT(all, testing::StartsWith("HTTP/1.1 200 OK"));
+  EXPECT_THAT(all, HasSubstr("HTTP/1.1 403 Forbidden"));
   EXPECT_EQ(server.requests(), 1);
 }
 
@@ -315,7 +315,7 @@ TEST(EngineHttp, CR_PlaceholdersThatMayNotResolveAreRefusedHere) {
       {"query", "", "/v1/a?k=" + token, 500},
       {"query name", "", "/v1/a?" + token + "=1", 500},
       {"encoded marker", "X-A: openshell%3Aresolve%3Aenv%3Av41_API_TOKEN\r\n", "/v1/a", 500},
-      {"header name", "openshell:resolve:env:v41_API_TOKEN: x\r\n", "/v1/a", 500},
+      {"header name", "sk-OPENSHELL-RESOLVE-ENV-API_TOKEN: x\r\n", "/v1/a", 500},
       {"other basic", "Proxy-Authorization: Basic b3BlbnNoZWxsOnJlc29sdmU6ZW52OnY0MV9BUElfVE9LRU4=\r\n", "/v1/a", 500},
   };
   for (const auto& row : table) {

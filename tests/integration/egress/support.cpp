@@ -109,7 +109,8 @@ Message read_message(Wire& wire, bool head_only) {
   if (out.status / 100 == 1 || head_only) return out;
   const auto length = field(out.head, "Content-Length");
   const bool chunked = !field(out.head, "Transfer-Encoding").empty();
-  while (chunked ? !out.body.ends_with("0\r\n\r\n") : length.empty() || out.body.size() < std::stoul(length)) {
+  while (chunked ? !(out.body.ends_with("\r\n\r\n") && ("\r\n" + out.body).find("\r\n0\r\n") != std::string::npos)
+                 : length.empty() || out.body.size() < std::stoul(length)) {
     const auto more = wire.read();
     if (more.empty()) break;
     out.body += more;
@@ -315,13 +316,15 @@ std::optional<std::string> World::dns(DnsTransport transport, std::string messag
 }
 
 std::string World::resolve(const std::string& name, std::uint16_t type) {
-  const auto question = dns::build_question(7, name, type);
+  const auto question = egress::dns::build_question(7, name, type);
   EXPECT_TRUE(question.ok());
   const auto answer = dns(DnsTransport::kUdp, *question);
   if (!answer) return "no answer";
   const int rcode = (*answer)[3] & 15;
   if (rcode != 0) return fmt::format("rcode {}", rcode);
-  const auto reply = dns::parse_reply(*answer, 7, name, type);
+  std::string asked = name.ends_with('.') ? name.substr(0, name.size() - 1) : name;
+  for (char& c : asked) c = static_cast<char>(std::tolower(c));
+  const auto reply = egress::dns::parse_reply(*answer, 7, asked, type);
   if (!reply.ok()) return std::string{reply.status().message()};
   return reply->addresses.empty() ? "no data" : reply->addresses.front().str();
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "egress/credentials.hpp"
+#include "egress/dns/message.hpp"
 #include "egress/engine.hpp"
 #include "pki/certificate.hpp"
 #include "policy/matcher.hpp"

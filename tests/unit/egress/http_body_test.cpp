@@ -73,7 +73,7 @@ absl::StatusOr<std::size_t> read_all(const std::string& bytes, ChunkedReader::Si
 TEST(HttpBody, L7_ChunksEndWhereTheyEnd) {
   EXPECT_EQ(read_all("0\r\n\r\n").value(), 5U);
   EXPECT_EQ(read_all("5\r\nhello\r\n0\r\n\r\nGET /next").value(), 15U);
-  EXPECT_EQ(read_all("5;ext=\"v\"\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n").value(), 34U);
+  EXPECT_EQ(read_all("5;ext=\"v\"\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n").value(), 33U);
   EXPECT_EQ(read_all("A\r\n0123456789\r\n0\r\n\r\n").value(), 20U);
   EXPECT_TRUE(absl::IsOutOfRange(read_all("5\r\nhel").status()));
 }
