@@ -5,9 +5,10 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <span>
 
+#include "policy/decode_reader.hpp"
 #include "policy/mcp_versions.hpp"
+#include "policy/schema_keys.hpp"
 #include "policy/text.hpp"
 #include "sandbox.pb.h"
 
@@ -15,84 +16,11 @@ namespace openshell::policy {
 namespace {
 
 using text::cat;
-using Keys = std::span<const std::string_view>;
+using namespace keys;  // NOLINT(google-build-using-namespace): the tables of this language
 
-constexpr std::array<std::string_view, 6> kTop{"version", "filesystem_policy", "landlock",
-                                               "process", "network_policies",  "network_middlewares"};
-constexpr std::array<std::string_view, 3> kFilesystem{"include_workdir", "read_only", "read_write"};
-constexpr std::array<std::string_view, 1> kLandlock{"compatibility"};
-constexpr std::array<std::string_view, 2> kProcess{"run_as_user", "run_as_group"};
-constexpr std::array<std::string_view, 3> kRule{"name", "endpoints", "binaries"};
-constexpr std::array<std::string_view, 1> kBinary{"path"};
-constexpr std::array<std::string_view, 24> kEndpoint{"host",
-                                                     "path",
-                                                     "port",
-                                                     "ports",
-                                                     "protocol",
-                                                     "tls",
-                                                     "enforcement",
-                                                     "access",
-                                                     "rules",
-                                                     "allowed_ips",
-                                                     "deny_rules",
-                                                     "allow_encoded_slash",
-                                                     "websocket_credential_rewrite",
-                                                     "request_body_credential_rewrite",
-                                                     "allow_uninspected_credentials",
-                                                     "persisted_queries",
-                                                     "graphql_persisted_queries",
-                                                     "graphql_max_body_bytes",
-                                                     "credential_signing",
-                                                     "signing_service",
-                                                     "signing_region",
-                                                     "credential_binding",
-                                                     "json_rpc",
-                                                     "mcp"};
-constexpr std::array<std::string_view, 1> kAllowWrapper{"allow"};
-constexpr std::array<std::string_view, 9> kL7{"method",         "path",   "command", "query", "operation_type",
-                                              "operation_name", "fields", "tool",    "params"};
-constexpr std::array<std::string_view, 1> kMatcher{"any"};
-constexpr std::array<std::string_view, 3> kOperation{"operation_type", "operation_name", "fields"};
-constexpr std::array<std::string_view, 1> kBinding{"provider"};
-constexpr std::array<std::string_view, 1> kJsonRpc{"max_body_bytes"};
-constexpr std::array<std::string_view, 4> kMcp{"versions", "max_body_bytes", "strict_tool_names", "allow_all_known_mcp_methods"};
-constexpr std::array<std::string_view, 6> kMiddleware{"name", "middleware", "order", "config", "on_error", "endpoints"};
-constexpr std::array<std::string_view, 2> kSelector{"include", "exclude"};
-
-std::string_view kind_name(const YamlNode& node) {
-  if (node.kind == YamlNode::Kind::sequence) return "a list";
-  if (node.kind == YamlNode::Kind::mapping) return "a mapping";
-  switch (node.type) {
-    case ScalarType::string:
-      return "a string";
-    case ScalarType::null:
-      return "null";
-    case ScalarType::boolean:
-      return "a boolean";
-    case ScalarType::integer:
-      return "an integer";
-    case ScalarType::floating:
-      return "a number with a fraction";
-  }
-  return "something else";
-}
-
-// Decimal, 0o and 0x, as the core schema has them.
-bool read_integer(std::string_view written, std::int64_t& value) {
-  int base = 10;
-  if (written.starts_with("0o") || written.starts_with("0x")) {
-    base = written[1] == 'o' ? 8 : 16;
-    written.remove_prefix(2);
-  } else if (written.starts_with('+')) {
-    written.remove_prefix(1);
-  }
-  const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), value, base);
-  return error == std::errc{} && end == written.data() + written.size();
-}
-
-class Decoder {
+class Decoder : private ValueReader {
  public:
-  Decoder(SourceMap& places, Diagnostics& diagnostics) : places_{places}, diagnostics_{diagnostics} {}
+  using ValueReader::ValueReader;
 
   void policy(const YamlNode& root, pb::SandboxPolicy& out) {
     if (!is_mapping(root, "")) return;
@@ -125,123 +53,6 @@ class Decoder {
   }
 
  private:
-  // --- errors
-  // --------------------------------------------------------------------------------------------------------------------------------------
-
-  void wrong(const YamlNode& node, const std::string& path, std::string_view expected, std::string cure = {}) {
-    std::string found{kind_name(node)};
-    if (node.kind == YamlNode::Kind::scalar && node.type != ScalarType::null) found = cat(found, " (", shorten(node.text, 64), ")");
-    if (node.kind == YamlNode::Kind::scalar && node.type == ScalarType::null && cure.empty()) cure = "leave the key out for its default";
-    error(node.place, path, cat("failed to decode sandbox policy fields: ", shown(path), ": expected ", expected, ", found ", found),
-          std::move(cure), "wrong type");
-  }
-  void missing(const YamlNode& node, const std::string& path, std::string_view key, std::string cure) {
-    error(node.place, path,
-          cat("failed to decode sandbox policy fields: ", path.empty() ? "" : cat(shown(path), ": "), "missing field '", key, "'"),
-          std::move(cure), "missing field");
-  }
-  void error(Place place, const std::string& path, std::string message, std::string cure = {}, std::string kind = {}) {
-    diagnostics_.error(path, std::move(message), std::move(cure), std::move(kind)).place = place;
-  }
-  static std::string shown(std::string_view path) { return path.empty() ? "the document" : shorten(path, kMaxShownPathBytes); }
-
-  // --- shapes
-  // --------------------------------------------------------------------------------------------------------------------------------------
-
-  bool is_mapping(const YamlNode& node, const std::string& path) {
-    if (node.kind == YamlNode::Kind::mapping) return true;
-    wrong(node, path, "a mapping");
-    return false;
-  }
-  bool is_sequence(const YamlNode& node, const std::string& path) {
-    if (node.kind == YamlNode::Kind::sequence) return true;
-    wrong(node, path, "a list");
-    return false;
-  }
-
-  static std::string below(const std::string& path, std::string_view key) { return path.empty() ? std::string{key} : cat(path, ".", key); }
-
-  // A mapping with a fixed set of keys.
-  template <class Use>
-  void each_key(const YamlNode& node, const std::string& path, Keys known, Use&& use) {
-    places_.set(path, node.place);
-    if (!is_mapping(node, path)) return;
-    for (std::size_t i = 0; i < node.keys.size(); ++i) {
-      const auto& key = node.keys[i];
-      const std::string at = below(path, key.text);
-      if (std::find(known.begin(), known.end(), key.text) == known.end()) {
-        const auto near = nearest(key.text, known);
-        error(key.place, at, cat("unknown field '", shown(at), "' in authored policy"),
-              near.empty() ? "" : cat("did you mean '", near, "'?"), "unknown field");
-        continue;
-      }
-      places_.set(at, node.items[i]->kind == YamlNode::Kind::scalar ? node.items[i]->place : key.place);
-      use(std::string_view{key.text}, *node.items[i], at);
-    }
-  }
-
-  // A mapping whose keys are names.
-  template <class Use>
-  void each_entry(const YamlNode& node, const std::string& path, Use&& use) {
-    if (!is_mapping(node, path)) return;
-    for (std::size_t i = 0; i < node.keys.size(); ++i) {
-      const std::string at = below(path, node.keys[i].text);
-      places_.set(at, node.keys[i].place);
-      use(node.keys[i].text, *node.items[i], at);
-    }
-  }
-
-  template <class Use>
-  void each_element(const YamlNode& node, const std::string& path, Use&& use) {
-    if (!is_sequence(node, path)) return;
-    for (std::size_t i = 0; i < node.items.size(); ++i) {
-      const std::string at = cat(path, "[", i, "]");
-      places_.set(at, node.items[i]->place);
-      use(*node.items[i], at);
-    }
-  }
-
-  bool string(const YamlNode& node, const std::string& path, std::string& out) {
-    if (node.kind != YamlNode::Kind::scalar || node.type != ScalarType::string) {
-      const bool quotable = node.kind == YamlNode::Kind::scalar && node.type != ScalarType::null;
-      wrong(node, path, "a string", quotable ? cat("quote it: \"", shorten(node.text, 64), "\"") : "");
-      return false;
-    }
-    out = node.text;
-    return true;
-  }
-  void boolean(const YamlNode& node, const std::string& path, auto&& set) {
-    if (node.kind != YamlNode::Kind::scalar || node.type != ScalarType::boolean) {
-      wrong(node, path, "true or false");
-      return;
-    }
-    set(node.text.front() == 't' || node.text.front() == 'T');
-  }
-  bool integer(const YamlNode& node, const std::string& path, std::int64_t least, std::int64_t most, std::string_view what,
-               std::int64_t& out) {
-    if (node.kind == YamlNode::Kind::scalar && node.type == ScalarType::integer) {
-      if (read_integer(node.text, out) && out >= least && out <= most) return true;
-      error(node.place, path,
-            cat("failed to decode sandbox policy fields: ", shown(path), ": ", what, " ", shorten(node.text, 64), " is out of range"),
-            cat("use a number from ", least, " to ", most), cat(what, " out of range"));
-      return false;
-    }
-    const bool quoted =
-        node.kind == YamlNode::Kind::scalar && node.type == ScalarType::string && core_type(node.text) == ScalarType::integer;
-    wrong(node, path, cat(what, " (an integer)"), quoted ? "remove the quotes" : "");
-    return false;
-  }
-  void u32(const YamlNode& node, const std::string& path, std::string_view what, auto&& set) {
-    std::int64_t value = 0;
-    if (integer(node, path, 0, std::numeric_limits<std::uint32_t>::max(), what, value)) set(static_cast<std::uint32_t>(value));
-  }
-  void strings(const YamlNode& node, const std::string& path, auto& out) {
-    each_element(node, path, [&](const YamlNode& item, const std::string& at) {
-      std::string value;
-      if (string(item, at, value)) out.Add(std::move(value));
-    });
-  }
-
   // --- sections
   // ------------------------------------------------------------------------------------------------------------------------------------
 
@@ -671,8 +482,6 @@ class Decoder {
     out.set_number_value(number);
   }
 
-  SourceMap& places_;
-  Diagnostics& diagnostics_;
   std::string rule_key_;   // of the rule being read
   std::string rule_name_;  // as texts name it
   std::string loc_;        // `<rule>.endpoints[<i>]`

@@ -1,23 +1,16 @@
 // Patterns to automata: read into tokens, build states with empty moves, then fold the empty moves away.
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "policy/glob.hpp"
+#include "policy/glob_tokens.hpp"
 #include "policy/text.hpp"
 
 namespace openshell::policy {
 namespace {
 
 using text::cat;
-using ByteSet = std::array<std::uint64_t, 4>;
 
-void put(ByteSet& set, unsigned char byte) { set[byte >> 6U] |= std::uint64_t{1} << (byte & 63U); }
-void put(ByteSet& set, unsigned first, unsigned last) {
-  for (unsigned byte = first; byte <= last; ++byte) put(set, static_cast<unsigned char>(byte));
-}
-void drop(ByteSet& set, unsigned char byte) { set[byte >> 6U] &= ~(std::uint64_t{1} << (byte & 63U)); }
-bool has(const ByteSet& set, unsigned char byte) { return ((set[byte >> 6U] >> (byte & 63U)) & 1U) != 0; }
 ByteSet only(unsigned char byte) {
   ByteSet set{};
   put(set, byte);
@@ -30,55 +23,11 @@ ByteSet all_but(unsigned char byte) {
   return set;
 }
 
-// Bytes that the canonical form of a path leaves as they are: unreserved, sub-delims, ':' and '@' (RFC 3986).
-bool stays_literal(unsigned char c) {
-  if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z')) return true;
-  return std::string_view{"-._~!$&'()*+,;=:@"}.find(static_cast<char>(c)) != std::string_view::npos;
-}
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-void append_triplet(std::string& out, unsigned char byte) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  out += '%';
-  out += kDigits[byte >> 4U];
-  out += kDigits[byte & 0xFU];
-}
-
-struct Token {
-  enum class Kind : std::uint8_t { literal, star, recursive, any, char_class, choice } kind = Kind::literal;
-  std::string literal;
-  ByteSet ascii{};            ///< char_class: the ASCII characters of it.
-  bool beyond_ascii = false;  ///< char_class: characters above U+007F belong to it (a negated class).
-  std::vector<std::vector<Token>> branches;
-};
-using Tokens = std::vector<Token>;
-
-bool nullable(const Token& token) {
-  switch (token.kind) {
-    case Token::Kind::literal:
-      return token.literal.empty();
-    case Token::Kind::star:
-    case Token::Kind::recursive:
-      return true;
-    case Token::Kind::choice:
-      return std::any_of(token.branches.begin(), token.branches.end(),
-                         [](const Tokens& branch) { return std::all_of(branch.begin(), branch.end(), nullable); });
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 class GlobCompiler {
  public:
-  explicit GlobCompiler(GlobKind kind) : kind_{kind} {}
+  explicit GlobCompiler(GlobKind kind) : kind_{kind}, reader_{kind} {}
 
   absl::StatusOr<Glob> compile(std::string_view pattern) {
     if (pattern.size() > kMaxGlobBytes) return absl::InvalidArgumentError(cat("is longer than ", kMaxGlobBytes, " bytes"));
@@ -111,11 +60,9 @@ class GlobCompiler {
     std::vector<std::uint32_t> empty;
   };
 
-  [[nodiscard]] bool is_path() const { return kind_ == GlobKind::path || kind_ == GlobKind::path_encoded_slash; }
-  [[nodiscard]] bool is_segmented() const { return is_path() || kind_ == GlobKind::binary; }
+  [[nodiscard]] bool is_path() const { return reader_.is_path(); }
+  [[nodiscard]] bool is_segmented() const { return reader_.is_segmented(); }
   [[nodiscard]] unsigned char delimiter() const { return is_segmented() ? '/' : '.'; }
-
-  static absl::Status invalid(std::string_view why) { return absl::InvalidArgumentError(cat("is invalid: ", why)); }
 
   static Glob literal_glob(const std::string& text) {
     Glob glob;
@@ -136,155 +83,6 @@ class GlobCompiler {
     } else if (kind_ == GlobKind::host && rest.front() == '.') {
       glob.form_ = recursive ? Glob::Form::any_suffix : Glob::Form::label_suffix;
       glob.suffix_ = text::lower(rest);
-    }
-  }
-
-  // --- reading
-  // -------------------------------------------------------------------------------------------------------------------------------------
-
-  absl::StatusOr<Tokens> tokens(std::string_view& rest, std::size_t depth) {
-    Tokens out;
-    std::string run;
-    const auto flush = [&] {
-      if (run.empty()) return;
-      out.push_back({Token::Kind::literal, run, {}, false, {}});
-      run.clear();
-    };
-    while (!rest.empty()) {
-      const char c = rest.front();
-      if (depth > 0 && (c == ',' || c == '}')) break;
-      switch (c) {
-        case '*': {
-          flush();
-          std::size_t stars = 0;
-          while (!rest.empty() && rest.front() == '*') {
-            rest.remove_prefix(1);
-            ++stars;
-          }
-          const bool crosses = stars > 1 && kind_ == GlobKind::dotted;
-          out.push_back({crosses ? Token::Kind::recursive : Token::Kind::star, {}, {}, false, {}});
-          continue;
-        }
-        case '?':
-          flush();
-          out.push_back({Token::Kind::any, {}, {}, false, {}});
-          rest.remove_prefix(1);
-          continue;
-        case '[': {
-          flush();
-          auto token = char_class(rest);
-          if (!token.ok()) return token.status();
-          out.push_back(*std::move(token));
-          continue;
-        }
-        case ']':
-          return absl::InvalidArgumentError("has unmatched ']'");
-        case '{': {
-          flush();
-          auto token = choice(rest, depth);
-          if (!token.ok()) return token.status();
-          out.push_back(*std::move(token));
-          continue;
-        }
-        case '}':
-          return absl::InvalidArgumentError("has unmatched '}'");
-        case '\\':
-          if (kind_ != GlobKind::dotted) return invalid("a backslash never occurs in a path");
-          rest.remove_prefix(1);
-          if (rest.empty()) return invalid("it ends in a backslash");
-          run += rest.front();
-          rest.remove_prefix(1);
-          continue;
-        default: {
-          const absl::Status status = character(rest, run);
-          if (!status.ok()) return status;
-        }
-      }
-    }
-    flush();
-    return out;
-  }
-
-  // One literal character, spelled as canonical paths spell it.
-  absl::Status character(std::string_view& rest, std::string& run) {
-    auto byte = static_cast<unsigned char>(rest.front());
-    rest.remove_prefix(1);
-    if (byte == 0) return invalid("it holds a NUL byte");
-    if (!is_path()) {
-      run += static_cast<char>(byte);
-      return absl::OkStatus();
-    }
-    bool escaped = false;
-    if (byte == '%') {
-      const int high = rest.size() >= 2 ? hex_digit(rest[0]) : -1;
-      const int low = rest.size() >= 2 ? hex_digit(rest[1]) : -1;
-      if (high < 0 || low < 0) return invalid("it holds a bad percent escape");
-      byte = static_cast<unsigned char>(high * 16 + low);
-      rest.remove_prefix(2);
-      escaped = true;
-    }
-    if (byte < 0x20 || byte == 0x7F) return invalid("it holds a control byte");
-    if (byte == '\\') return invalid("a backslash never occurs in a path");
-    if (!escaped && (byte == ';' || byte == '#'))
-      return invalid(cat("'", std::string(1, static_cast<char>(byte)), "' never occurs in a path"));
-    if (byte == '/') {  // only escaped: the pattern was split at the others
-      if (kind_ != GlobKind::path_encoded_slash) return invalid("%2F needs allow_encoded_slash on the endpoint");
-      append_triplet(run, byte);
-    } else if (stays_literal(byte)) {
-      run += static_cast<char>(byte);
-    } else {
-      append_triplet(run, byte);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<Token> char_class(std::string_view& rest) {
-    rest.remove_prefix(1);
-    Token token{Token::Kind::char_class, {}, {}, false, {}};
-    bool negated = false;
-    if (!rest.empty() && rest.front() == '!') {
-      negated = true;
-      rest.remove_prefix(1);
-    }
-    const auto close = rest.find(']');
-    if (close == std::string_view::npos) return absl::InvalidArgumentError("has unclosed '['");
-    const auto body = rest.substr(0, close);
-    rest.remove_prefix(close + 1);
-    if (body.empty()) return invalid("it holds an empty class");
-    for (std::size_t i = 0; i < body.size(); ++i) {
-      const auto first = static_cast<unsigned char>(body[i]);
-      auto last = first;
-      if (i + 2 < body.size() && body[i + 1] == '-') {
-        last = static_cast<unsigned char>(body[i + 2]);
-        i += 2;
-      }
-      if (first > 0x7F || last > 0x7F) return invalid("a class holds a character above U+007F");
-      if (first < 0x20 || last == 0x7F) return invalid("a class holds a control byte");
-      if (last < first) return invalid("a class holds a range that runs backwards");
-      put(token.ascii, first, last);
-    }
-    if (negated) {
-      for (auto& word : token.ascii) word = ~word;
-      token.ascii[2] = token.ascii[3] = 0;
-      token.beyond_ascii = true;
-    }
-    if (is_segmented()) drop(token.ascii, '/');
-    return token;
-  }
-
-  absl::StatusOr<Token> choice(std::string_view& rest, std::size_t depth) {
-    if (depth > 0 && kind_ != GlobKind::dotted) return invalid("braces may not be nested");
-    if (depth >= kMaxGlobNesting) return invalid("braces are nested too deeply");
-    rest.remove_prefix(1);
-    Token token{Token::Kind::choice, {}, {}, false, {}};
-    while (true) {
-      auto branch = tokens(rest, depth + 1);
-      if (!branch.ok()) return branch.status();
-      token.branches.push_back(*std::move(branch));
-      if (rest.empty()) return absl::InvalidArgumentError("has unclosed '{'");
-      const char c = rest.front();
-      rest.remove_prefix(1);
-      if (c == '}') return token;
     }
   }
 
@@ -453,11 +251,9 @@ class GlobCompiler {
         counting = false;
         continue;
       }
-      if (is_path() && segments[i].empty() && i > 0 && !last) return invalid("it holds an empty segment ('//')");
-      std::string_view rest = segments[i];
-      auto parts = tokens(rest, 0);
+      if (is_path() && segments[i].empty() && i > 0 && !last) return invalid_pattern("it holds an empty segment ('//')");
+      auto parts = reader_.read(segments[i]);
       if (!parts.ok()) return parts.status();
-      if (!rest.empty()) return absl::InvalidArgumentError("has unmatched '}'");
       const bool plain = parts->empty() || (parts->size() == 1 && parts->front().kind == Token::Kind::literal);
       const std::string spelled = parts->empty() ? "" : parts->front().literal;
       if (is_path() && plain) {
@@ -488,7 +284,7 @@ class GlobCompiler {
     for (std::size_t at = 0; at <= segment.size();) {
       const std::size_t end = std::min(segment.find("%2F", at), segment.size());
       const auto piece = segment.substr(at, end - at);
-      if (piece == "." || piece == "..") return invalid("a '.' or '..' segment never occurs in a path");
+      if (piece == "." || piece == "..") return invalid_pattern("a '.' or '..' segment never occurs in a path");
       at = end + 3;
     }
     return absl::OkStatus();
@@ -517,9 +313,8 @@ class GlobCompiler {
     start_ = state();
     std::uint32_t at = start_;
     if (kind_ == GlobKind::host) return build_host(pattern, at);
-    auto parts = tokens(pattern, 0);
+    auto parts = reader_.read(pattern);
     if (!parts.ok()) return parts.status();
-    if (!pattern.empty()) return absl::InvalidArgumentError("has unmatched '}'");
     for (const Token& part : *parts) {
       if (part.kind != Token::Kind::literal) wildcard_ = true;
       if (!wildcard_) prefix_ += part.literal;
@@ -544,7 +339,7 @@ class GlobCompiler {
         skip(loop, next);
         wildcard_ = true;
       } else {
-        auto parts = tokens(label, 0);
+        auto parts = reader_.read(label);
         if (!parts.ok()) return parts.status();
         sequence(*parts, at, next, true);
         const bool plain = parts->size() == 1 && parts->front().kind == Token::Kind::literal;
@@ -602,6 +397,7 @@ class GlobCompiler {
   }
 
   GlobKind kind_;
+  TokenReader reader_;
   std::vector<State> states_;
   std::vector<ByteSet> sets_;
   std::map<ByteSet, std::uint32_t> set_ids_;

@@ -5,11 +5,26 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <new>
 
 #include "policy/parse.hpp"
 #include "sandbox.pb.h"
+
+namespace {
+thread_local std::size_t allocations = 0;
+}  // namespace
+
+// Counts what this thread allocates.
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc{};
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace openshell::policy {
 namespace {
@@ -470,6 +485,20 @@ TEST(Matcher, WhatCannotBeCompiledNamesTheRule) {
   endpoint->set_protocol("rest");
   endpoint->set_enforcement(static_cast<pb::NetworkEnforcementMode>(7));
   EXPECT_FALSE(Matcher::compile(policy).ok()) << "an unknown value is never read as audit";
+}
+
+TEST(Matcher, AnAllowedDecisionDoesNotAllocate) {
+  const auto matcher = compile(kQuickstart);
+  const std::vector<QueryParameter> no_query;
+  const auto decide = [&] {
+    const auto connection = matcher->connect({"host.openshell.internal", 9090, {"/usr/bin/curl", {}, {}}});
+    return connection.allowed && connection.request({"GET", "/tools.json", no_query}).verdict == Verdict::allow;
+  };
+  ASSERT_TRUE(decide());  // the thread's working memory is there now
+  const auto before = allocations;
+  const bool allowed = decide();
+  EXPECT_EQ(allocations, before);
+  EXPECT_TRUE(allowed);
 }
 
 // Figures, not a verdict: the bound is far above what any machine needs.
