@@ -50,6 +50,8 @@ class Stub final : public DnsStub, public std::enable_shared_from_this<Stub> {
     if (!error) udp_.bind({ip, port}, error);
     if (error) return failed("UDP");
     tcp_.open(tcp::v4(), error);
+    // Past the TIME_WAIT of the qualification's own probe; a socket that listens there is refused all the same.
+    if (!error) tcp_.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error) tcp_.bind({ip, udp_.local_endpoint().port()}, error);
     if (!error) tcp_.listen(64, error);
     if (error) return failed("TCP");
