@@ -36,6 +36,19 @@ std::string ending(const std::optional<ExitStatus>& status) {
   return status->signal != 0 ? "signal " + std::to_string(status->signal) : "exit code " + std::to_string(status->code);
 }
 
+// The end of a log, for people: printable, bounded. What a runtime writes there is its own text, never the workload's.
+std::string last_words(const SandboxFiles& files, const std::string& id, const std::string& log) {
+  constexpr std::size_t kMaxWords = 300;
+  auto text = files.read_driver_file(id, log);
+  if (!text.ok()) return {};
+  while (!text->empty() && text->back() == '\n') text->pop_back();
+  std::string line = text->substr(text->rfind('\n') == std::string::npos ? 0 : text->rfind('\n') + 1).substr(0, kMaxWords);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
+  }
+  return line.empty() ? line : ": " + line;
+}
+
 bool ended(const Descriptor& process) { return !process || has_ended(process.get()); }
 
 PlatformEvent event_of(const char* type, std::string_view reason, std::string message) {
@@ -178,7 +191,8 @@ void ProcessDriver::launch(const SandboxPtr& sandbox, const std::shared_ptr<Laun
   if (!sandbox->running.supervisor) workers_.post([this, id] { examine(id); });  // gone before it could be followed
 }
 
-// Something of this sandbox ended: decides what that means. [decision on ends before and after Confirm: head of launch_attempt.hpp]
+// Something of this sandbox ended: decides what that means. A supervisor that ends before it confirmed ends
+// the attempt; afterwards the frozen runtime decides, and its own end is what counts.
 void ProcessDriver::examine(const std::string& id) {
   const SandboxPtr sandbox = find(id);
   if (sandbox == nullptr) return;
@@ -197,7 +211,9 @@ void ProcessDriver::examine(const std::string& id) {
   const bool final = ended(running.monitor);
   if (ended(running.init)) {
     if (!record.init && !final) return;
-    turn(sandbox, Phase::kEnded, kReasonContainerExited, "Process sandbox ended (" + ending(record.init) + ")");
+    const std::string text = "Process sandbox ended (" + ending(record.init) + ")";
+    turn(sandbox, Phase::kEnded, kReasonContainerExited, text);
+    tell(event_of("Warning", kReasonContainerExited, text + last_words(context_.files, id, "sandbox.log")), id);
     return;
   }
   if (!ended(running.supervisor) || context_.files.confirmed_generation(id) == generation) return;
@@ -206,7 +222,7 @@ void ProcessDriver::examine(const std::string& id) {
   (void)context_.files.remove_driver_file(id, "generation");
   const std::string text = "Supervisor exited before confirmation (" + ending(record.supervisor) + ")";
   turn(sandbox, Phase::kEnded, kReasonSupervisorExited, undone.ok() ? text : text + "; " + std::string(undone.message()));
-  tell(event_of("Warning", kReasonSupervisorExited, text), id);
+  tell(event_of("Warning", kReasonSupervisorExited, text + last_words(context_.files, id, "supervisor.log")), id);
 }
 
 void ProcessDriver::cancel_launch(const SandboxPtr& sandbox) {

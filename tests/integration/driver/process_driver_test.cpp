@@ -141,7 +141,7 @@ TEST(ProcessDriver, RunsOneSandboxAndLeavesNothing) {
 }
 
 // Identity, capabilities, root and reach, as the workload's own process finds them.
-TEST(ProcessDriver, WorkloadSeesItsOwnIdentityAndNothingOfTheHost) {
+TEST(ProcessDriver, RT_18_IS_12_WorkloadSeesItsOwnIdentityAndNothingOfTheHost) {
   Host host;
   HostListeners listeners{host.path};
   host.start();
@@ -265,7 +265,7 @@ TEST(ProcessDriver, DirectoriesAndSupervisorHaveTheirOwners) {
 }
 
 // The four guarantees stand in both halves, with one digest over the evidence that is kept.
-TEST(ProcessDriver, EvidenceIsCompleteAndBoundToTheGeneration) {
+TEST(ProcessDriver, DRV_04_07_EvidenceIsCompleteAndBoundToTheGeneration) {
   Host host;
   host.start();
   create(host, spec(kId));

@@ -67,13 +67,13 @@ FenceExpectation expectation() {
   return expected;
 }
 
-TEST(Fence, AllFourInOrder) {
+TEST(Fence, DRV_02_03_05_06_AllFourInOrder) {
   const auto established = judge(good_facts(), expectation());
   ASSERT_TRUE(established.ok()) << established.status();
   EXPECT_EQ(*established, std::vector<std::string>(boundary::kFenceGuarantees.begin(), boundary::kFenceGuarantees.end()));
 }
 
-TEST(Fence, EveryCheckClosesAlone) {
+TEST(Fence, DRV_09_10_13_EveryCheckClosesAlone) {
   struct Case {
     const char* guarantee;
     const char* found;
@@ -160,7 +160,7 @@ TEST(Fence, SingleIdKeepsTheCallersGroupsOnly) {
   EXPECT_TRUE(judge(facts, expectation()).ok());
 }
 
-TEST(Fence, EvidenceIsCanonicalAndHoldsWhatItIsAbout) {
+TEST(Fence, DRV_04_07_EvidenceIsCanonicalAndBound) {
   const std::string evidence = native_evidence(good_facts(), expectation());
   EXPECT_THAT(evidence, StartsWith("{\"driver\":\"process\",\"native\":{\"boot_id\":\"boot\",\"capabilities\":[0,0,0,0,0]"));
   EXPECT_THAT(evidence, ::testing::EndsWith("\"schema\":1,\"workload\":{\"gid\":1000,\"groups\":[],\"uid\":1000}}"));
