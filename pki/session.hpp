@@ -1,5 +1,5 @@
 // The certificates of one launch of a sandbox: both ends of the channel between supervisor and sandbox get fresh ones, signed by a CA
-// whose private key is forgotten before this returns, so that nobody can ever add a third end (R-19, sandbox protocol).
+// whose private key is forgotten before this returns, so that nobody can ever add a third end (RT-25).
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -191,8 +191,8 @@ TEST(Certificates, LoadRefusesAForeignKeyAndALeaf) {
   EXPECT_FALSE(CertificateAuthority::load(leaf.certificate.to_pem(), leaf.key.to_pem().value()).ok());
 }
 
-// the sandbox side accepts one client only, the one of this launch.
-TEST(Session, R_19_BothEndsOfOneLaunchAndNoOther) {
+// RT-25: the sandbox side accepts one client only, the one of this launch.
+TEST(Session, RT_25_BothEndsOfOneLaunchAndNoOther) {
   const SessionId id{"0d6e2a50-3a3f-4f59-9d3e-0f6a4a0f3c11"};
   const auto one = make_session_certificates(id).value();
   const auto two = make_session_certificates(id).value();
