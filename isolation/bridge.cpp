@@ -369,7 +369,9 @@ void Bridge::refuse(std::unique_ptr<Hold> hold, FileDescriptor socket) {
   const auto place = hold->place;
   {
     const std::lock_guard lock{place->mutex};
-    if (place->holds > 1 || place->refused.size() >= kMaxLingering)
+    if (tcp_state(socket.get()) != TCP_SYN_SENT)
+      socket.reset();  // over already: its owner disconnected it
+    else if (place->holds > 1 || place->refused.size() >= kMaxLingering)
       disconnect(socket.get());
     else
       place->refused.push_back({std::move(socket), Clock::now() + kRefusalLingers});

@@ -346,7 +346,6 @@ void Broker::Impl::wake_watchdog(Clock::time_point needed) {
 void Broker::Impl::watchdog_loop() {
   block_all_signals_but_interrupt();
   std::unique_lock lock{watchdog_mutex_};
-  auto settled = Clock::now();
   while (!stop_.load()) {
     const auto until = watchdog_next_;
     const auto woken = [this, until] { return stop_.load() || watchdog_next_ < until; };
@@ -360,14 +359,17 @@ void Broker::Impl::watchdog_loop() {
     watchdog_next_ = Clock::time_point::max();
     lock.unlock();
     auto next = opens.tick(now);
-    if (workers_.watch()) next = std::min(next, now + kWatchdogTick);
-    if (next == Clock::time_point::max() || now - settled >= kSettleTick) {
-      settled = now;
-      if (bridge.settle()) next = std::min(next, now + kSettleTick);
-    }
+    if (workers_.watch(frozen_.load())) next = std::min(next, now + kWatchdogTick);
+    if (bridge.settle()) next = std::min(next, now + kSettleTick);
     lock.lock();
     watchdog_next_ = std::min(watchdog_next_, next);
   }
+}
+
+absl::Status Broker::Impl::deny(OpenId id, DenyReason reason) {
+  const absl::Status status = opens.deny(id, reason);
+  wake_watchdog(Clock::now() + kSettleTick);  // a refused socket that was held is let go of after its last SYN
+  return status;
 }
 
 void Broker::Impl::freeze() {
@@ -375,6 +377,7 @@ void Broker::Impl::freeze() {
   opens.set_frozen(true);
   opens.end_all(OpenEnd::Frozen);
   workers_.cancel_all();
+  wake_watchdog(Clock::now() + kSettleTick);
 }
 
 void Broker::Impl::resume() {
@@ -405,7 +408,7 @@ absl::StatusOr<std::unique_ptr<Broker>> Broker::start(Options options, FileDescr
 }
 
 absl::StatusOr<FileDescriptor> Broker::allow(OpenId id) { return impl_->opens.allow(id); }
-absl::Status Broker::deny(OpenId id, DenyReason reason) { return impl_->opens.deny(id, reason); }
+absl::Status Broker::deny(OpenId id, DenyReason reason) { return impl_->deny(id, reason); }
 void Broker::freeze() { impl_->freeze(); }
 void Broker::resume() { impl_->resume(); }
 OpenDecider& Broker::exchange_decider(OpenDecider& decider) { return impl_->opens.exchange_decider(decider); }

@@ -41,8 +41,8 @@ class ConnectWorkers {
 
   /// False: all are busy.
   bool submit(ConnectCall call);
-  /// Interrupts calls whose task is gone or got a signal. True while any runs.
-  bool watch();
+  /// Interrupts calls whose task is gone or got a signal, and while frozen every one that blocks. True while any runs.
+  bool watch(bool frozen);
   /// Answers every running call with ECANCELED; returns when none runs.
   void cancel_all();
   void stop();
@@ -54,7 +54,7 @@ class ConnectWorkers {
     std::atomic<std::uint64_t> notification{0};  ///< 0: idle
     std::atomic<int> interrupt{0};               ///< the errno value to end the call with
     pid_t tid = 0;
-    int signal_looks = 0;
+    int signal_looks = 0, frozen_looks = 0;
   };
   void run(Worker& worker);
   void perform(Worker& worker, ConnectCall& call);
@@ -74,6 +74,7 @@ class Broker::Impl {
   ~Impl();
 
   absl::Status start();
+  absl::Status deny(OpenId id, DenyReason reason);
   void freeze();
   void resume();
   [[nodiscard]] BrokerStatistics statistics() const;

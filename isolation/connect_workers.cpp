@@ -56,7 +56,7 @@ void ConnectWorkers::run(Worker& worker) {
     ++running_;
     worker.interrupt = 0;
     worker.tid = call.tid;
-    worker.signal_looks = 0;
+    worker.signal_looks = worker.frozen_looks = 0;
     worker.notification = call.notification;  // registered before the call: whoever looks later interrupts it
     lock.unlock();
     perform(worker, call);
@@ -86,7 +86,7 @@ void ConnectWorkers::perform(Worker& worker, ConnectCall& call) {
   }
 }
 
-bool ConnectWorkers::watch() {
+bool ConnectWorkers::watch(bool frozen) {
   const std::lock_guard lock{mutex_};
   for (auto& worker : workers_) {
     const std::uint64_t notification = worker.notification.load();
@@ -94,6 +94,7 @@ bool ConnectWorkers::watch() {
     const PendingSignals pending = pending_signals(worker.tid);
     worker.signal_looks = pending.any() ? worker.signal_looks + 1 : 0;
     if (worker.signal_looks >= 2) worker.interrupt = pending.certain() ? kErestartsys : EINTR;
+    if (frozen && ++worker.frozen_looks >= 2) worker.interrupt = ECANCELED;  // its task could not be stopped otherwise
     if (worker.interrupt.load() != 0 || !channel_.valid(notification)) ::pthread_kill(worker.handle, kInterruptSignal);
   }
   return running_ + queue_.size() > 0;

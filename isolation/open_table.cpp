@@ -1,6 +1,8 @@
 #include "isolation/open_table.hpp"
 
 #include <absl/strings/str_cat.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,6 +26,12 @@ bool is_connected(int socket) {
   sockaddr_storage peer{};
   socklen_t size = sizeof peer;
   return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+}
+
+bool is_connecting(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state != TCP_CLOSE;
 }
 
 int connect_again(int socket, const SocketAddress& destination) {
@@ -59,10 +67,17 @@ std::optional<OpenId> OpenTable::begin(ConnectCall call) {
       if (frozen_ || it == by_cookie_.end()) return begin_new(std::move(call));
       existing = it->second;
     }
-    const std::lock_guard lock{existing->mutex};
-    if (existing->state == State::Done) continue;  // it ended between the two locks, and is forgotten by now
-    join(*existing, std::move(call));
-    return std::nullopt;
+    {
+      const std::lock_guard lock{existing->mutex};
+      if (existing->state == State::Done) continue;  // it ended between the two locks, and is forgotten by now
+      if (existing->state != State::Held || is_connecting(existing->socket.get())) {
+        join(*existing, std::move(call));
+        return std::nullopt;
+      }
+      // Disconnected by its owner while it was held: the decision under way was about that connection, this is another.
+      finish(*existing, ECANCELED, OpenEnd::TaskGone);
+    }
+    announce(*existing);
   }
 }
 
@@ -114,6 +129,7 @@ void OpenTable::join(Open& open, ConnectCall call) {
       open.signal_looks = 0;
       return;
     case State::Held:
+      if (call.destination != open.destination) return answer(EALREADY);
       // What the kernel itself says of a socket in SYN_SENT.
       if (call.nonblocking) return answer(connect_again(call.socket.get(), call.destination));
       if (open.notification != 0) return answer(EALREADY);

@@ -205,6 +205,10 @@ class EchoResolver {
     if (!client || ::poll(&entry, 1, 1000) != 1) return;
     const ssize_t length = ::recv(client.get(), message.data(), message.size(), 0);
     if (length > 0) ::send(client.get(), message.data(), static_cast<std::size_t>(length), MSG_NOSIGNAL);
+    // The child closes first, and nothing of ours stays in TIME_WAIT on the port that the stub binds next.
+    if (::poll(&entry, 1, 1000) == 1) (void)::recv(client.get(), message.data(), message.size(), MSG_DONTWAIT);
+    const linger at_once{1, 0};
+    ::setsockopt(client.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   }
 
  private:

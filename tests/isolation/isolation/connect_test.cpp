@@ -230,6 +230,42 @@ TEST_P(Connect, R_98_FreezeAnswersEverything) {
   });
 }
 
+TEST_P(Connect, R_47_DisconnectedWhileHeldIsAnotherOpen) {
+  run([] {
+    Workload sandbox{workload()};
+    // The first destination would be allowed after 600 ms, the second is allowed after 100 ms; and the other way round.
+    const auto moved = sandbox.probe({"redirect", "203.0.113.10", "1060", "203.0.113.11", "1010"});
+    EXPECT_THAT(moved.out, HasSubstr("first=115 other=114 gone=0 again=115 so_error=0 peer=203.0.113.11:1010 said='hello 1010'"))
+        << moved.out;
+    const auto stolen = sandbox.probe({"redirect", "203.0.113.10", "1020", "203.0.113.11", "2060"});
+    EXPECT_THAT(stolen.out, HasSubstr("again=115 so_error=111 peer=-107")) << stolen.out;
+    EXPECT_EQ(sandbox.decider.seen().size(), 4u) << "every destination was asked about";
+  });
+}
+
+TEST_P(Connect, R_98_LoopbackConnectThatBlocks) {
+  run([] {
+    Workload sandbox{workload()};
+    const auto blocked = sandbox.start_probe({"full", "7100"});
+    ASSERT_TRUE(blocked.ok());
+    const auto waiting = [&] {
+      const auto all = sandbox.tree.descendants();
+      return all.ok() && all->size() == 1;
+    };
+    ASSERT_TRUE(waiting());
+    // Others are served while it blocks, it can be frozen, and it dies with its task.
+    EXPECT_THAT(sandbox.probe({"connect", "127.0.0.1", "9"}).out, HasSubstr("connect=111 "));
+    sandbox.broker->freeze();
+    EXPECT_TRUE(sandbox.tree.freeze().ok());
+    EXPECT_TRUE(sandbox.tree.resume().ok());
+    sandbox.broker->resume();
+    const auto again = sandbox.start_probe({"full", "7101"});
+    ASSERT_TRUE(again.ok());
+    EXPECT_TRUE(sandbox.tree.terminate(std::chrono::milliseconds{0}).ok());
+    EXPECT_THAT(sandbox.probe({"connect", "127.0.0.1", "9"}).out, HasSubstr("connect=111 "));
+  });
+}
+
 TEST_P(Connect, R_17_ReservedPortAtAnyAddress) {
   run([] {
     auto options = workload();

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -280,6 +281,11 @@ TEST_P(Launch, R_103_AuditEvidenceIsComplete) {
     EXPECT_TRUE(posture->loopback_only);
     EXPECT_TRUE(posture->anyip);
     EXPECT_EQ(posture->uid, 64123u);
+    // The port of the resolver is free again, for a stub that binds without SO_REUSEADDR even.
+    const FileDescriptor stub{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    sockaddr_storage storage;
+    const socklen_t size = SocketAddress::parse("127.0.0.53", 53)->to_sockaddr(storage);
+    EXPECT_EQ(::bind(stub.get(), reinterpret_cast<sockaddr*>(&storage), size), 0) << std::strerror(errno);
     // The decider is the real one again.
     EXPECT_THAT(sandbox.probe({"connect", "203.0.113.10", "1000"}).out, HasSubstr("connect=0 "));
   });

@@ -661,6 +661,47 @@ static int do_options(int argc, char** argv) {
   return 0;
 }
 
+/* redirect HOST PORT HOST2 PORT2: a held socket is disconnected and asked to go elsewhere */
+static int do_redirect(int argc, char** argv) {
+  (void)argc;
+  struct sockaddr_storage first, second;
+  const socklen_t size = address_of(argv[0], atoi(argv[1]), &first);
+  const socklen_t size2 = address_of(argv[2], atoi(argv[3]), &second);
+  const int fd = socket(first.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  const int a = connect(fd, (void*)&first, size) == 0 ? 0 : errno;
+  const int other = connect(fd, (void*)&second, size2) == 0 ? 0 : errno; /* while connecting */
+  struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+  const int gone = connect(fd, &nowhere, sizeof nowhere) == 0 ? 0 : errno;
+  const int b = connect(fd, (void*)&second, size2) == 0 ? 0 : errno;
+  struct pollfd p = {fd, POLLOUT, 0};
+  poll(&p, 1, 10000);
+  int error = 0;
+  socklen_t n = sizeof error;
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+  printf("first=%d other=%d gone=%d again=%d so_error=%d", a, other, gone, b, error);
+  print_peer(fd);
+  if (error == 0) talk(fd);
+  printf("\n");
+  return 0;
+}
+
+/* full PORT: a blocking connect to a loopback listener whose queue is full */
+static int do_full(int argc, char** argv) {
+  (void)argc;
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[0])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  const int server = tcp();
+  if (bind(server, (void*)&a, sizeof a) != 0 || listen(server, 0) != 0) return 1;
+  for (int i = 0; i < 3; ++i) connect(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), (void*)&a, sizeof a);
+  struct sigaction action = {.sa_handler = SIG_IGN};
+  sigaction(SIGPIPE, &action, NULL);
+  printf("waiting\n");
+  fflush(stdout);
+  const long begin = now_ms();
+  const int error = connect(tcp(), (void*)&a, sizeof a) == 0 ? 0 : errno;
+  printf("connect=%d ms=%ld\n", error, now_ms() - begin);
+  return 0;
+}
+
 static volatile sig_atomic_t g_alarms;
 static void on_alarm(int s) {
   (void)s;
@@ -870,6 +911,8 @@ int main(int argc, char** argv) {
   if (strcmp(verb, "parallel") == 0) return do_parallel(argc - 2, argv + 2);
   if (strcmp(verb, "options") == 0) return do_options(argc - 2, argv + 2);
   if (strcmp(verb, "signal") == 0) return do_signal(argc - 2, argv + 2);
+  if (strcmp(verb, "redirect") == 0) return do_redirect(argc - 2, argv + 2);
+  if (strcmp(verb, "full") == 0) return do_full(argc - 2, argv + 2);
   if (strcmp(verb, "swap") == 0) return do_swap(argc - 2, argv + 2);
   if (strcmp(verb, "race") == 0) return do_race(argc - 2, argv + 2);
   if (strcmp(verb, "daemons") == 0) return do_daemons(argc - 2, argv + 2);
