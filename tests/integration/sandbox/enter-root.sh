@@ -37,4 +37,4 @@ ip route add local default dev lo src 192.0.2.1
 ip -6 route add local default dev lo
 cd /
 exec chroot "$root" /usr/bin/setpriv --reuid "$uid" --regid "$uid" --clear-groups --bounding-set -all --inh-caps -all --ambient-caps -all \
-  --no-new-privs /.openshell/bin/lib/ld-linux-x86-64.so.2 --library-path /.openshell/bin/lib /.openshell/bin/openshell-sandbox "$@"
+  --no-new-privs /.openshell/bin/ld.so --library-path /.openshell/bin/lib /.openshell/bin/openshell-sandbox "$@"
