@@ -315,6 +315,27 @@ absl::StatusOr<FenceFacts> collect_facts(const ProcessMark& init, pid_t monitor)
   return facts;
 }
 
+absl::Status confirm_unchanged(const FenceFacts& before, const FenceExpectation& expected) {
+  const std::string process = std::to_string(before.init.pid);
+  FenceFacts now;
+  now.mode = before.mode;
+  auto spaces = namespaces_of(process);
+  auto owner = namespace_owner(process);
+  auto mounts = read_mountinfo("/proc/" + process + "/mountinfo");
+  const absl::Status read = read_status(process, now);
+  const auto mark = mark_of(before.init.pid);
+  if (!mark.ok() || !(*mark == before.init)) return absl::OkStatus();
+  if (!spaces.ok() || !owner.ok() || !mounts.ok() || !read.ok()) {
+    const auto handle = open_process(before.init);
+    if (!handle.ok() || has_ended(handle->get())) return absl::OkStatus();
+    return failed("the evidence can not be read again after the start");
+  }
+  now.user_namespace_owner = *owner;
+  if (*spaces != before.namespaces) return failed("PID 1 is in other namespaces than before its start");
+  if (auto status = check_identity(now, expected); !status.ok()) return status;
+  return compare_mounts(expected.mounts, *mounts);
+}
+
 absl::StatusOr<std::vector<std::string>> judge(const FenceFacts& facts, const FenceExpectation& expected) {
   using Judge = Check (*)(const FenceFacts&, const FenceExpectation&);
   constexpr std::array<Judge, 4> kJudges = {check_default_deny, check_no_unmanaged_path, check_revocation, check_controller_loss};

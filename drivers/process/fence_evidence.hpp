@@ -60,6 +60,10 @@ struct FenceExpectation {
 /// Reads everything about a process that does not need its network namespace. `monitor` is looked through for held namespaces too.
 absl::StatusOr<FenceFacts> collect_facts(const ProcessMark& init, pid_t monitor);
 
+/// Once more after the start: the same process in the same namespaces, with the same mounts and no more rights than before. OK too where it
+/// has ended meanwhile, since then nothing is left to be fenced. FAILED_PRECONDITION names the difference.
+absl::Status confirm_unchanged(const FenceFacts& before, const FenceExpectation& expected);
+
 /// The four guarantees in order, or FAILED_PRECONDITION `<guarantee>: <what was found>`.
 absl::StatusOr<std::vector<std::string>> judge(const FenceFacts& facts, const FenceExpectation& expected);
 

@@ -158,7 +158,12 @@ absl::Status LaunchAttempt::launch(RunningGeneration& running) {
     return status;
   }
   if (auto status = check_cancelled(); !status.ok()) return status;
-  return release(running, facts);
+  if (auto status = release(running, facts); !status.ok()) return status;
+  if (auto status = confirm_unchanged(found_, expectation(root)); !status.ok()) {
+    reason_ = kReasonOuterFenceInvalid;
+    return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status LaunchAttempt::prepare_directories(RootPlan& root) {
@@ -220,6 +225,17 @@ absl::StatusOr<Frame> LaunchAttempt::ask(Word word, std::string_view body, Word 
   return answer;
 }
 
+FenceExpectation LaunchAttempt::expectation(const RootPlan& root) const {
+  FenceExpectation expected;
+  expected.kernel_uid = in_.parties.workload.uid;
+  expected.kernel_gid = in_.parties.workload.gid;
+  expected.namespace_owner = in_.parties.driver.uid;
+  expected.mounts = root.expected;
+  expected.seen_uid = in_.state.uid();
+  expected.seen_gid = in_.state.gid();
+  return expected;
+}
+
 absl::Status LaunchAttempt::prove_fence(RunningGeneration& running, const RootPlan& root, LaunchFacts& facts) {
   const auto outside = OutsideListeners::open();
   if (!outside.ok()) return outside.status();
@@ -242,13 +258,7 @@ absl::Status LaunchAttempt::prove_fence(RunningGeneration& running, const RootPl
   found->without_launcher = std::move(*without_launcher);
   found->outside_seen = outside->heard();
 
-  FenceExpectation expected;
-  expected.kernel_uid = in_.parties.workload.uid;
-  expected.kernel_gid = in_.parties.workload.gid;
-  expected.namespace_owner = in_.parties.driver.uid;
-  expected.mounts = root.expected;
-  expected.seen_uid = in_.state.uid();
-  expected.seen_gid = in_.state.gid();
+  const FenceExpectation expected = expectation(root);
   auto established = judge(*found, expected);
   if (!established.ok()) return established.status();
 
@@ -264,6 +274,7 @@ absl::Status LaunchAttempt::prove_fence(RunningGeneration& running, const RootPl
   if (context_.mode == LaunchMode::kSingleId) facts.claims[std::string(boundary::kClaimExtraGroups)] = "true";
   running.record.set_boot_id(found->boot_id);
   running.record.set_evidence_digest(describe(facts.fence, *found));
+  found_ = std::move(*found);
   return context_.files.write_driver_file(id(), "evidence.json", evidence);
 }
 

@@ -66,6 +66,7 @@ class LaunchAttempt {
   absl::Status spawn_monitor(RunningGeneration& running);
   absl::StatusOr<Frame> ask(Word word, std::string_view body, Word expected);
   absl::Status prove_fence(RunningGeneration& running, const RootPlan& root, LaunchFacts& facts);
+  [[nodiscard]] FenceExpectation expectation(const RootPlan& root) const;
   absl::Status release(RunningGeneration& running, const LaunchFacts& facts);
   void undo(RunningGeneration& running);
   [[nodiscard]] LaunchPlan plan(const RootPlan& root) const;
@@ -75,6 +76,7 @@ class LaunchAttempt {
   const DriverContext& context_;
   LaunchInputs in_;
   std::string reason_ = std::string(kReasonLaunchFailed);
+  FenceFacts found_;  ///< By prove_fence.
   std::atomic<bool> cancelled_ = false;
   std::mutex control_mutex_;  // cancel() and the end of run() both touch the socket
   Descriptor control_;
