@@ -35,7 +35,7 @@ BROKEN = {
     "port out of range": ("ports: [9090, 9443]", "ports: [9090, 94430]", ["94430", "65535"]),
     "wildcard over a single label": ("host: host.openshell.internal", 'host: "**.internal"', ["**.internal"]),
     "two answers for one endpoint": (
-        "    binaries:\n", "      - host: host.openshell.internal\n        ports: [9090]\n        protocol: rest\n        enforcement: audit\n"
+        "    binaries:\n", "      - host: host.openshell.internal\n        ports: [9090, 9092]\n        protocol: rest\n        enforcement: audit\n"
         "        rules:\n          - allow: {method: GET, path: /healthz}\n    binaries:\n", ["9090", "enforce"]),
 }
 
