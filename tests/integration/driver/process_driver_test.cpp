@@ -583,12 +583,16 @@ TEST(ProcessDriver, RealSandboxListensAndConsumesItsBootstrap) {
   ASSERT_EQ(stat(socket.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0660u);
   EXPECT_EQ(info.st_gid, as_root() ? kFirst + 15 : getegid());
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
   std::strncpy(to.sun_path, socket.c_str(), sizeof to.sun_path - 1);
-  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0) << strerror(errno);
-  close(fd);
+  int result = -1;
+  while (result != 0 && std::chrono::steady_clock::now() < deadline) {  // bound, and listening a moment later
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    result = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to);
+    close(fd);
+  }
+  EXPECT_EQ(result, 0);
   EXPECT_EQ(host.driver().get(SandboxId{kId})->conditions.front().reason, "BackendReady")
       << read_text(host.state(kId) + "/driver/sandbox.log");
 }
