@@ -99,7 +99,8 @@ Broker::Impl::Impl(Options given, FileDescriptor listener, OpenDecider& decider)
       bridge{options.peer_names},
       opens{{kMaxPendingOpens, options.fast_path, options.open_timeout}, channel, bridge, decider},
       identities{::getpid()},
-      workers_{channel} {}
+      workers_{channel},
+      signals_{::getpid(), channel} {}
 
 absl::Status Broker::Impl::start() {
   if (auto status = reserve_interrupt_signal(); !status.ok()) return status;
@@ -171,6 +172,7 @@ void Broker::Impl::handle(const seccomp_notif& notification) {
     case SYS_getpeername:
       return on_getpeername(notification);
     default:
+      if (SignalMediator::handles(notification.data.nr)) return signals_.handle(notification);
       channel.answer(notification.id, ENOSYS);
   }
 }
@@ -374,6 +376,7 @@ absl::Status Broker::Impl::deny(OpenId id, DenyReason reason) {
 
 void Broker::Impl::freeze() {
   frozen_ = true;
+  signals_.set_frozen(true);
   opens.set_frozen(true);
   opens.end_all(OpenEnd::Frozen);
   workers_.cancel_all();
@@ -382,6 +385,7 @@ void Broker::Impl::freeze() {
 
 void Broker::Impl::resume() {
   opens.set_frozen(false);
+  signals_.set_frozen(false);
   frozen_ = false;
 }
 
@@ -390,7 +394,7 @@ BrokerStatistics Broker::Impl::statistics() const {
   out.notifications = notifications_;
   out.sockets = sockets_;
   out.connects = connects_;
-  out.continued = continued_;
+  out.continued = continued_ + signals_.continued();
   out.refused_capacity = refused_capacity_;
   out.peer_name_misses = bridge.peer_name_misses();
   opens.add_to(out);

@@ -17,6 +17,7 @@
 #include "isolation/broker.hpp"
 #include "isolation/notify_channel.hpp"
 #include "isolation/open_table.hpp"
+#include "isolation/signal_mediator.hpp"
 
 namespace openshell::isolation {
 
@@ -101,6 +102,7 @@ class Broker::Impl {
   void wake_watchdog(std::chrono::steady_clock::time_point needed);
 
   ConnectWorkers workers_;
+  SignalMediator signals_;
   PeerNameTable peer_names_;
   std::atomic<bool> stop_{false}, frozen_{false};
   FileDescriptor stop_event_;

@@ -225,21 +225,24 @@ FileDescriptor listen_abstract() {
 struct Way {
   const char* how;
   bool anyip, rootless;
+  bool mediated = false;
 };
 class Bypass : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Ways, Bypass,
                          ::testing::Values(Way{"child", true, false}, Way{"daemon", true, false}, Way{"exec", true, false},
                                            Way{"thread", true, false}, Way{"child", false, false}, Way{"child", true, true},
-                                           Way{"daemon", true, true}),
+                                           Way{"daemon", true, true}, Way{"child", true, false, true}, Way{"thread", true, false, true},
+                                           Way{"daemon", true, true, true}),
                          [](const auto& param) {
                            return std::string{param.param.how} + (param.param.anyip ? "AnyIp" : "Notified") +
-                                  (param.param.rootless ? "Rootless" : "");
+                                  (param.param.rootless ? "Rootless" : "") + (param.param.mediated ? "MediatedSignals" : "");
                          });
 
 TEST_P(Bypass, D21_EveryRowOfTheTables) {
   in_sandbox({GetParam().anyip, GetParam().rootless}, [] {
     Workload::Options options;
     options.anyip = GetParam().anyip;
+    options.mediated_signals = GetParam().mediated;
     const FileDescriptor control = listen_abstract();
     Workload sandbox{options};
     const auto result = sandbox.probe({"rows", GetParam().how});
@@ -251,6 +254,8 @@ TEST_P(Bypass, D21_EveryRowOfTheTables) {
         ADD_FAILURE() << "row " << name << " has no expectation";
         continue;
       }
+      // Below ABI 6 abstract sockets are scoped by the network namespace alone, which the sandbox shares.
+      if (GetParam().mediated && name == "abstract_unix") continue;
       EXPECT_EQ(code, expected->second) << name << ": " << std::strerror(code) << ", expected " << std::strerror(expected->second);
     }
     for (const auto& [name, code] : kExpected) EXPECT_TRUE(rows.contains(name)) << name << " was not tried";

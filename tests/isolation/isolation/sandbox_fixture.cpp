@@ -310,7 +310,9 @@ Workload::Workload(Options options) {
   auto features = probe_landlock();
   EXPECT_TRUE(features.ok()) << features.status();
   landlock = *features;
+  if (options.mediated_signals) landlock.abi = 5;
   Launcher::Options launch;
+  launch.notify.signals = landlock.scopes_signals() ? SignalMode::LandlockScope : SignalMode::Mediated;
   launch.landlock = landlock;
   launch.notify.notify_getpeername = !options.anyip;
   launch.allow_killable = options.allow_killable;

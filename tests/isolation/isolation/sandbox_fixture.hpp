@@ -83,6 +83,7 @@ class Workload {
     std::chrono::milliseconds open_timeout{30'000};
     std::vector<std::uint16_t> reserved_ports;
     unsigned receivers = 0;
+    bool mediated_signals = false;  ///< as if Landlock had ABI 5
   };
   Workload() : Workload(Options{}) {}
   explicit Workload(Options options);
