@@ -1,0 +1,41 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "actors/supervisor/ports.hpp"
+#include "egress/credentials.hpp"
+#include "egress/engine.hpp"
+
+namespace openshell::supervisor {
+
+/// Turns candidates into generations of the egress engine: policy admitted and compiled, credentials prepared, settings applied. One a
+/// process. `prepare`, `publish` and `quarantine` are called by one thread at a time.
+class EgressRuntime final : public RuntimeHost {
+ public:
+  EgressRuntime(egress::Engine& engine, std::optional<egress::IpAddress> host_gateway_ip)
+      : engine_{engine}, host_gateway_ip_{host_gateway_ip} {}
+
+  absl::StatusOr<std::unique_ptr<PreparedRuntime>> prepare(const Candidate& candidate) override;
+  void publish(std::unique_ptr<PreparedRuntime> prepared, std::function<void()> done) override;
+  void quarantine(const std::string& reason) override;
+  std::map<std::string, std::string> child_environment() const override;
+
+  /// The environment of processes that a prepared candidate would lead to.
+  static std::map<std::string, std::string> child_environment_of(const PreparedRuntime& prepared);
+
+ private:
+  struct Prepared;
+
+  egress::Engine& engine_;
+  const std::optional<egress::IpAddress> host_gateway_ip_;
+  egress::CredentialLedger ledger_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const policy::Matcher> matcher_;   // in force, or before a quarantine
+  egress::CredentialLedger::Candidate credentials_;  // in force
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace openshell::supervisor

@@ -1,0 +1,264 @@
+#include "programs/supervisor/logging.hpp"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <mutex>
+
+#include "observability/log.hpp"
+
+namespace openshell::supervisor {
+namespace {
+
+using Clock = std::chrono::system_clock;
+
+constexpr std::size_t kMaxReasonBytes = 256;
+constexpr std::size_t kMaxMessageBytes = 120;
+constexpr int kKeptFiles = 3;
+constexpr const char* kOcsfTarget = "ocsf";
+
+std::string timestamp(Clock::time_point at) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(ms / 1000)), ms % 1000);
+}
+
+std::string day(Clock::time_point at) { return fmt::format("{:%Y-%m-%d}", fmt::gmtime(Clock::to_time_t(at))); }
+
+const char* level_word(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::trace:
+      return "TRACE";
+    case spdlog::level::debug:
+      return "DEBUG";
+    case spdlog::level::info:
+      return "INFO";
+    case spdlog::level::warn:
+      return "WARN";
+    default:
+      return "ERROR";
+  }
+}
+
+/// One line a write, so that lines of several threads never mix; a new file each day (UTC), the newest three are kept.
+class DailyFile {
+ public:
+  explicit DailyFile(std::string directory) : directory_{std::move(directory)} {}
+  ~DailyFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  bool open(const std::string& today) {
+    if (fd_ >= 0) ::close(fd_);
+    today_ = today;
+    fd_ = ::open(path(today).c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    prune();
+    return fd_ >= 0;
+  }
+
+  void write(const std::string& line, Clock::time_point at) {
+    const std::lock_guard lock{mutex_};
+    if (const auto now = day(at); now != today_) open(now);
+    if (fd_ >= 0 && ::write(fd_, line.data(), line.size()) < 0) return;  // a full disk loses the line, nothing else
+  }
+
+ private:
+  std::string path(const std::string& today) const { return directory_ + "/openshell." + today + ".log"; }
+
+  void prune() const {
+    std::error_code ignored;
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::directory_iterator{directory_, ignored}) {
+      const auto name = entry.path().filename().string();
+      if (name.starts_with("openshell.") && name.ends_with(".log")) files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    while (files.size() > kKeptFiles) {
+      std::filesystem::remove(files.front(), ignored);
+      files.erase(files.begin());
+    }
+  }
+
+  std::string directory_;
+  std::string today_;
+  std::mutex mutex_;
+  int fd_ = -1;
+};
+
+/// Where every line goes; made once.
+struct Outlets {
+  std::unique_ptr<DailyFile> file;
+  std::shared_ptr<LogQueue> queue;
+  spdlog::level::level_enum console = spdlog::level::warn;
+  spdlog::level::level_enum push = spdlog::level::info;
+};
+Outlets& outlets() {
+  static Outlets instance;
+  return instance;
+}
+
+void to_console(const std::string& line) { std::fwrite(line.data(), 1, line.size(), stderr); }
+
+class Sink final : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    auto& out = outlets();
+    const auto text = log::redacted(std::string_view{message.payload.data(), message.payload.size()});
+    const auto line = timestamp(message.time) + ' ' + level_word(message.level) + " supervisor: " + text + '\n';
+    if (message.level >= out.console) to_console(line);
+    if (out.file && message.level >= spdlog::level::info) out.file->write(line, message.time);
+    if (out.queue && message.level >= out.push) out.queue->push({message.time, level_word(message.level), "supervisor", text, {}}, false);
+  }
+  void flush_() override {}
+};
+
+spdlog::level::level_enum parse_level(const std::string& word, spdlog::level::level_enum otherwise) {
+  const auto level = spdlog::level::from_str(word);
+  return level == spdlog::level::off && word != "off" ? otherwise : level;
+}
+
+const char* severity_word(egress::Severity severity) {
+  switch (severity) {
+    case egress::Severity::kInformational:
+      return "INFO";
+    case egress::Severity::kLow:
+      return "LOW";
+    case egress::Severity::kMedium:
+      return "MED";
+    case egress::Severity::kHigh:
+      return "HIGH";
+  }
+  return "UNKN";
+}
+
+const char* action_word(egress::Disposition disposition) {
+  switch (disposition) {
+    case egress::Disposition::kAllowed:
+      return " ALLOWED";
+    case egress::Disposition::kDenied:
+      return " DENIED";
+    case egress::Disposition::kAudit:
+      return " AUDIT";
+    case egress::Disposition::kNone:
+      return "";
+  }
+  return "";
+}
+
+/// Cut at a character border.
+std::string bounded(std::string text, std::size_t limit) {
+  for (char& c : text) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  if (text.size() <= limit) return text;
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0) == 0x80) --limit;
+  return text.substr(0, limit) + "...";
+}
+
+/// Brackets, backslashes, white space and controls of a value, so that a line parses one way only.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\' || c == '[' || c == ']') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{{{:x}}}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string context(const egress::ActivityEvent& event) {
+  std::string out;
+  if (!event.policy.empty() || !event.rule_type.empty()) {
+    out += " [policy:" + (event.policy.empty() ? "-" : escaped(event.policy)) +
+           " engine:" + (event.rule_type.empty() ? "-" : event.rule_type) + "]";
+  }
+  if (event.disposition == egress::Disposition::kDenied) {
+    const auto& reason = event.message.empty() ? event.status_detail : event.message;
+    if (!reason.empty()) out += " [reason:" + bounded(reason, kMaxReasonBytes) + "]";
+  }
+  return out;
+}
+
+std::string process(const egress::ActivityEvent& event) {
+  if (event.binary.empty()) return {};
+  return ' ' + event.binary + '(' + std::to_string(event.pid) + ") ->";
+}
+
+std::string url(const egress::ActivityEvent& event) {
+  const bool tls = event.port.value == 443;
+  const bool usual = tls || event.port.value == 80;
+  return std::string{tls ? "https://" : "http://"} + event.host + (usual ? "" : ':' + std::to_string(event.port.value)) + event.path;
+}
+
+}  // namespace
+
+std::string shorthand(const egress::ActivityEvent& event) {
+  const std::string severity = std::string{" ["} + severity_word(event.severity) + "]";
+  const bool denied = event.disposition == egress::Disposition::kDenied;
+  switch (event.event_class) {
+    case egress::EventClass::kHttp:
+      return "HTTP:" + event.method + severity + action_word(event.disposition) + process(event) + ' ' + event.method + ' ' + url(event) +
+             context(event);
+    case egress::EventClass::kNetwork: {
+      auto line = "NET:OPEN" + severity + action_word(event.disposition) + process(event) + ' ' + event.host + ':' +
+                  std::to_string(event.port.value) + context(event);
+      if (!denied && event.status_detail == "transparent_tcp_allowed" && !event.message.empty())
+        line += " [msg:" + bounded(event.message, kMaxMessageBytes) + "]";
+      return line;
+    }
+    case egress::EventClass::kDns:
+      return "NET:DNS" + severity + action_word(event.disposition) + ' ' + event.host + context(event);
+    case egress::EventClass::kFinding:
+      return "FINDING:" + std::string{denied ? "BLOCKED" : "OBSERVED"} + severity + " \"" + bounded(event.message, kMaxMessageBytes) +
+             "\" [type:" + escaped(event.status_detail) + "]";
+    case egress::EventClass::kConfig:
+      return "CONFIG:OTHER" + severity + ' ' + bounded(event.message, kMaxReasonBytes);
+    case egress::EventClass::kBase:
+      return "EVENT" + severity + ' ' + bounded(event.message, kMaxReasonBytes);
+  }
+  return "EVENT" + severity;
+}
+
+void log_event(const egress::ActivityEvent& event) {
+  auto& out = outlets();
+  const auto text = shorthand(event);
+  const auto at = event.at == Clock::time_point{} ? Clock::now() : event.at;
+  const auto line = timestamp(at) + " OCSF " + text + '\n';
+  if (out.console <= spdlog::level::info) to_console(line);
+  if (out.file) out.file->write(line, at);
+  if (!out.queue) return;
+  LogLine pushed{at, "OCSF", kOcsfTarget, text, {}};
+  const bool denied = !event.denial_id.empty();
+  if (denied) pushed.fields.emplace("denial_id", event.denial_id.str());
+  out.queue->push(std::move(pushed), denied);
+}
+
+void start_logging(const LoggingOptions& options, std::shared_ptr<LogQueue> queue) {
+  auto& out = outlets();
+  out.queue = std::move(queue);
+  out.console = parse_level(options.console_level, spdlog::level::warn);
+  out.push = parse_level(options.push_level, spdlog::level::info);
+  bool file_failed = false;
+  if (!options.log_dir.empty()) {
+    out.file = std::make_unique<DailyFile>(options.log_dir);
+    file_failed = !out.file->open(day(Clock::now()));
+    if (file_failed) out.file.reset();
+  }
+  auto logger = std::make_shared<spdlog::logger>("supervisor", std::make_shared<Sink>());
+  logger->set_level(std::min({out.console, out.push, spdlog::level::info}));
+  spdlog::set_default_logger(std::move(logger));
+  if (file_failed) spdlog::warn("Could not open {} for log rotation; using stderr-only logging", options.log_dir);
+}
+
+}  // namespace openshell::supervisor

@@ -1,0 +1,214 @@
+#include "programs/supervisor/relays.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "egress/ip_address.hpp"
+#include "programs/supervisor/exec_relay.hpp"
+
+namespace openshell::supervisor {
+namespace {
+
+constexpr std::string_view kInternalPrefix = "openshell.";
+constexpr std::string_view kExecService = "openshell.exec/1";
+constexpr std::size_t kMaxServiceText = 128;
+
+bool loopback(const egress::IpAddress& address) {
+  if (address.is_v4()) return address.bytes()[0] == 127;
+  const auto& bytes = address.bytes();
+  return std::all_of(bytes.begin(), bytes.end() - 1, [](std::uint8_t byte) { return byte == 0; }) && bytes.back() == 1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> check_tcp_target(const std::string& host, std::uint16_t port) {
+  if (port == 0) return absl::InvalidArgumentError("tcp target port must be between 1 and 65535");
+  std::string name = host;
+  name.erase(name.begin(), std::find_if(name.begin(), name.end(), [](unsigned char c) { return !std::isspace(c); }));
+  while (!name.empty() && std::isspace(static_cast<unsigned char>(name.back()))) name.pop_back();
+  if (name.empty()) return absl::InvalidArgumentError("tcp target host is required");
+  std::string lower = name;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (lower == "localhost") return std::string{"127.0.0.1"};
+  auto address = egress::IpAddress::parse(name);
+  if (!address.ok() || !loopback(address->unmapped())) return absl::InvalidArgumentError("tcp target host must be loopback");
+  return address->unmapped().str();
+}
+
+class Bridge : public std::enable_shared_from_this<Bridge> {
+ public:
+  Bridge(std::shared_ptr<egress::ByteStream> a, std::shared_ptr<egress::ByteStream> b, std::shared_ptr<TimerThread> timers,
+         std::function<void()> ended)
+      : sides_{std::move(a), std::move(b)}, timers_{std::move(timers)}, ended_{std::move(ended)} {}
+
+  void run() {
+    copy(0);
+    copy(1);
+  }
+
+  void close() {
+    std::function<void()> ended;
+    {
+      const std::lock_guard lock{mutex_};
+      if (std::exchange(closed_, true)) return;
+      ended = std::move(ended_);
+    }
+    for (auto& side : sides_) side->reset();
+    if (ended) ended();
+  }
+
+ private:
+  void copy(int from) {
+    sides_[from]->read([self = shared_from_this(), from](absl::StatusOr<std::string> bytes) {
+      if (!bytes.ok()) return self->close();
+      if (bytes->empty()) return self->end(from);
+      {
+        const std::lock_guard lock{self->mutex_};
+        ++self->moves_;
+      }
+      self->sides_[1 - from]->write(*std::move(bytes), [self, from](const absl::Status& status) {
+        if (!status.ok()) return self->close();
+        self->copy(from);
+      });
+    });
+  }
+
+  void end(int from) {
+    sides_[1 - from]->shutdown_write();
+    bool both;
+    {
+      const std::lock_guard lock{mutex_};
+      both = std::exchange(one_ended_, true);
+    }
+    if (both) return close_softly();
+    watch_idle();
+  }
+
+  /// Both directions ended in order: the streams end by themselves; what is left after a second is cut.
+  void close_softly() {
+    timers_->after(std::chrono::seconds{1}, [self = shared_from_this()] { self->close(); });
+  }
+
+  void watch_idle() {
+    std::uint64_t before;
+    {
+      const std::lock_guard lock{mutex_};
+      if (closed_) return;
+      before = moves_;
+    }
+    timers_->after(Relays::kOneSidedIdle, [weak = weak_from_this(), before] {
+      auto self = weak.lock();
+      if (!self) return;
+      bool idle;
+      {
+        const std::lock_guard lock{self->mutex_};
+        idle = self->moves_ == before;
+      }
+      if (idle) {
+        self->close();
+      } else {
+        self->watch_idle();
+      }
+    });
+  }
+
+  const std::shared_ptr<egress::ByteStream> sides_[2];
+  const std::shared_ptr<TimerThread> timers_;
+  std::mutex mutex_;
+  std::function<void()> ended_;
+  std::uint64_t moves_ = 0;
+  bool one_ended_ = false;
+  bool closed_ = false;
+};
+
+void Relays::set_ready(bool ready) {
+  const std::lock_guard lock{mutex_};
+  ready_ = ready;
+}
+
+void Relays::keep(const std::string& channel_id, std::function<void()> abort) {
+  const std::lock_guard lock{mutex_};
+  live_[channel_id] = std::move(abort);
+}
+
+void Relays::forget(const std::string& channel_id) {
+  const std::lock_guard lock{mutex_};
+  live_.erase(channel_id);
+}
+
+void Relays::open(RelayRequest request, std::function<void(std::string error)> opened) {
+  bool ready;
+  {
+    const std::lock_guard lock{mutex_};
+    ready = ready_;
+    if (live_.size() >= kMaxRelays) return opened("too many relays");
+    if (live_.count(request.channel_id) != 0) return;  // offered again after a reconnect: it is being served
+    live_[request.channel_id] = [] {};
+  }
+  const auto fail = [&](std::string text) {
+    forget(request.channel_id);
+    opened(std::move(text));
+  };
+  if (request.service_id.starts_with(kInternalPrefix)) {
+    if (request.service_id != kExecService || request.tcp) {
+      const std::string_view kind = request.service_id.starts_with("openshell.exec/") && !request.tcp ? "unsupported exec protocol: "
+                                                                                                      : "unsupported internal service: ";
+      return fail(std::string{kind} + request.service_id.substr(0, kMaxServiceText));
+    }
+    if (!ready) return fail("sandbox is not ready");
+    opened({});
+    return open_exec(request.channel_id);
+  }
+  if (!request.tcp) return fail("this supervisor has no SSH server");
+  if (!ready) return fail("sandbox is not ready");
+  open_tcp(request, std::move(opened));
+}
+
+void Relays::open_exec(const std::string& channel_id) {
+  auto relay = std::make_shared<ExecRelay>(open_relay_(channel_id), boundary_, timers_, ExecRelay::Limits{},
+                                           [self = shared_from_this(), channel_id] { self->forget(channel_id); });
+  keep(channel_id, [weak = std::weak_ptr{relay}] {
+    if (auto alive = weak.lock()) alive->abort();
+  });
+  relay->run();
+}
+
+void Relays::open_tcp(const RelayRequest& request, std::function<void(std::string error)> opened) {
+  auto host = check_tcp_target(request.tcp_host, request.tcp_port);
+  if (!host.ok()) {
+    forget(request.channel_id);
+    return opened(std::string{host.status().message()});
+  }
+  boundary_->open_once(
+      make_uuid(), boundary::LoopbackConnect{*host, request.tcp_port}, std::nullopt,
+      [self = shared_from_this(), channel_id = request.channel_id, opened = std::move(opened)](absl::StatusOr<Opened> result) {
+        auto connected = result.ok() ? result_as<boundary::PortConnected>(result->response).status() : result.status();
+        if (!connected.ok()) {
+          self->forget(channel_id);
+          return opened(std::string{connected.message()});
+        }
+        opened({});
+        auto bridge = std::make_shared<Bridge>(self->open_relay_(channel_id), std::move(result->stream), self->timers_,
+                                               [self, channel_id] { self->forget(channel_id); });
+        self->keep(channel_id, [weak = std::weak_ptr{bridge}] {
+          if (auto alive = weak.lock()) alive->close();
+        });
+        bridge->run();
+      });
+}
+
+void Relays::abort(const std::string& channel_id, const std::string& reason) {
+  std::function<void()> abort;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto found = live_.find(channel_id);
+    if (found == live_.end()) return;
+    abort = found->second;
+  }
+  spdlog::info("relay {} closed by the gateway: {}", channel_id, reason.substr(0, kMaxServiceText));
+  abort();
+}
+
+}  // namespace openshell::supervisor

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "actors/supervisor/ports.hpp"
+#include "egress/stream.hpp"
+#include "programs/supervisor/boundary_client.hpp"
+
+namespace openshell::supervisor {
+
+/// The address of a TCP target inside the sandbox: "localhost" and loopback literals only, names are never resolved. InvalidArgument with
+/// the text for the caller.
+absl::StatusOr<std::string> check_tcp_target(const std::string& host, std::uint16_t port);
+
+/// Copies both directions of two streams, each with its own end; 120 s after a one-sided end without a byte both are closed.
+class Bridge;
+
+/// The relays that the gateway opens: exec (its own messages) and TCP into the sandbox. The SSH server is not built: an ssh target that
+/// names no internal service is refused. Any thread.
+class Relays final : public RelayHost, public std::enable_shared_from_this<Relays> {
+ public:
+  static constexpr std::size_t kMaxRelays = 512;  ///< open or being opened
+  static constexpr std::chrono::seconds kOneSidedIdle{120};
+
+  using OpenRelay = std::function<std::shared_ptr<egress::ByteStream>(const std::string& channel_id)>;
+
+  Relays(std::shared_ptr<BoundaryClient> boundary, OpenRelay open_relay, std::shared_ptr<TimerThread> timers)
+      : boundary_{std::move(boundary)}, open_relay_{std::move(open_relay)}, timers_{std::move(timers)} {}
+
+  void open(RelayRequest request, std::function<void(std::string error)> opened) override;
+  void abort(const std::string& channel_id, const std::string& reason) override;
+
+  /// False: exec is answered with "sandbox is not ready" (not confirmed, frozen, ending).
+  void set_ready(bool ready);
+
+ private:
+  void open_exec(const std::string& channel_id);
+  void open_tcp(const RelayRequest& request, std::function<void(std::string error)> opened);
+  void keep(const std::string& channel_id, std::function<void()> abort);
+  void forget(const std::string& channel_id);
+
+  const std::shared_ptr<BoundaryClient> boundary_;
+  const OpenRelay open_relay_;
+  const std::shared_ptr<TimerThread> timers_;
+  std::mutex mutex_;
+  std::map<std::string, std::function<void()>> live_;  // channel -> how to abort it
+  bool ready_ = false;
+};
+
+}  // namespace openshell::supervisor

@@ -1,0 +1,553 @@
+#include "programs/supervisor/supervisor.hpp"
+
+#include <spdlog/spdlog.h>
+#include <caf/all.hpp>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <sstream>
+
+#include "actors/denial_aggregator/denial_aggregator.hpp"
+#include "actors/endpoint_observer/endpoint_observer.hpp"
+#include "actors/introspection/directory.hpp"
+#include "actors/outbox/outbox.hpp"
+#include "actors/supervisor/boundary_actor.hpp"
+#include "actors/supervisor/log_push.hpp"
+#include "actors/supervisor/policy_poller.hpp"
+#include "actors/supervisor/runtime_publisher.hpp"
+#include "actors/supervisor/session.hpp"
+#include "api/gateway_client/gateway_client.hpp"
+#include "api/gateway_client/gateway_connection.hpp"
+#include "api/gateway_client/log_stream.hpp"
+#include "api/gateway_client/session_stream.hpp"
+#include "egress/engine.hpp"
+#include "messages/status_error.hpp"
+#include "pki/certificate.hpp"
+#include "programs/supervisor/boundary_client.hpp"
+#include "programs/supervisor/dns_mediator.hpp"
+#include "programs/supervisor/egress_runtime.hpp"
+#include "programs/supervisor/logging.hpp"
+#include "programs/supervisor/network_acceptor.hpp"
+#include "programs/supervisor/readiness.hpp"
+#include "programs/supervisor/relays.hpp"
+#include "programs/supervisor/startup.hpp"
+
+namespace openshell::supervisor {
+namespace {
+
+using namespace std::chrono_literals;
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+constexpr int kExitStartup = 1;
+constexpr int kExitOutage = 75;
+constexpr int kExitStopped = 143;
+constexpr auto kMainGrace = 5s;           // SIGTERM to main before the whole boundary is ended
+constexpr auto kTerminateDeadline = 60s;  // the runtime's own grace is inside
+constexpr auto kFlush = 2s;
+constexpr auto kFirstExitRetry = 250ms;
+constexpr auto kLongestExitRetry = 2'000ms;
+constexpr auto kReportTimeout = 15s;
+constexpr auto kCredentialCheck = 1s;
+
+absl::StatusOr<std::string> read_text(const std::string& path) {
+  std::ifstream file{path};
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) return absl::NotFoundError("'" + path + "' cannot be read");
+  return text.str();
+}
+
+double random_unit() {
+  thread_local std::minstd_rand random{std::random_device{}()};
+  return std::uniform_real_distribution<double>{0.0, 1.0}(random);
+}
+
+std::string system_bundle() {
+  for (const char* path :
+       {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
+    auto text = read_text(path);
+    if (text.ok() && !text->empty()) return *text + (text->ends_with('\n') ? "" : "\n");
+  }
+  return {};
+}
+
+struct Launch {
+  boundary::Descriptor descriptor;
+  boundary::AuthBundle auth;
+};
+
+absl::StatusOr<Launch> load_launch(const Options& options) {
+  auto descriptor_text = boundary::read_launch_file(options.descriptor_file);
+  if (!descriptor_text.ok()) return descriptor_text.status();
+  auto descriptor = boundary::parse_descriptor(*descriptor_text);
+  if (!descriptor.ok()) return descriptor.status();
+  auto auth_text = boundary::read_launch_file(options.auth_bundle_file);
+  if (!auth_text.ok()) return auth_text.status();
+  auto auth = boundary::parse_auth_bundle(*auth_text);
+  if (!auth.ok()) return auth.status();
+  if (auto status = boundary::check_match(*descriptor, *auth); !status.ok()) return status;
+  if (descriptor->boundary_id != options.sandbox_id) return absl::InvalidArgumentError("the runtime descriptor is for another sandbox");
+  if (auto status = boundary::check_fence(descriptor->outer_fence, descriptor->generation); !status.ok()) return status;
+  return Launch{*std::move(descriptor), *std::move(auth)};
+}
+
+api::TokenPair to_tokens(const boundary::AuthBundle& auth) {
+  const auto at = [](std::uint64_t seconds) { return std::chrono::sys_seconds{std::chrono::seconds{static_cast<std::int64_t>(seconds)}}; };
+  return {{auth.gateway_token, at(auth.gateway_expires_at)},
+          {auth.sandbox_token, at(auth.sandbox_expires_at)},
+          auth.session_id,
+          auth.auth_epoch};
+}
+
+/// The boundary as the actors see it: environment publications with their own rising counter, and the end of everything.
+class BoundaryAdapter final : public BoundaryPort {
+ public:
+  BoundaryAdapter(std::shared_ptr<BoundaryClient> client) : client_{std::move(client)} {}
+
+  void install(std::uint64_t revision, std::map<std::string, std::string> environment,
+               std::function<void(absl::StatusOr<bool>)> done) override {
+    attempt(revision, std::move(environment), std::move(done), kMaxAttempts);
+  }
+
+  void terminate(std::function<void(absl::Status)> done) override {
+    client_->stop_repairing();
+    client_->open_once(make_uuid(), boundary::TerminateBoundary{}, kTerminateDeadline,
+                       [done = std::move(done)](absl::StatusOr<Opened> answer) {
+                         done(answer.ok() ? result_as<boundary::BoundaryTerminated>(answer->response).status() : answer.status());
+                       });
+  }
+
+ private:
+  static constexpr int kMaxAttempts = 3;
+
+  void attempt(std::uint64_t revision, std::map<std::string, std::string> environment, std::function<void(absl::StatusOr<bool>)> done,
+               int left) {
+    boundary::UpdateProviderEnvironment request{++generation_, revision, environment, {}};
+    client_->call(request, kCallDeadline, [this, revision, environment, done, left](absl::StatusOr<Opened> answer) {
+      if (!answer.ok()) return done(answer.status());
+      auto updated = result_as<boundary::ProviderEnvironmentUpdated>(answer->response);
+      if (!updated.ok()) return done(updated.status());
+      if (updated->applied || left <= 1) return done(updated->applied);
+      generation_ = std::max<std::uint64_t>(generation_, updated->generation);  // the runtime was ahead: go past it
+      attempt(revision, environment, done, left - 1);
+    });
+  }
+
+  const std::shared_ptr<BoundaryClient> client_;
+  std::atomic<std::uint64_t> generation_{0};
+};
+
+/// What the engine emits: log lines at once, denials into the aggregator's queue.
+class EgressEvents final : public egress::EventSink {
+ public:
+  explicit EgressEvents(std::shared_ptr<DenialQueue> denials) : denials_{std::move(denials)} {}
+
+  void emit(egress::Event event) noexcept override {
+    try {
+      if (const auto* denial = std::get_if<egress::DenialEvent>(&event)) {
+        denials_->push({denial->id.str(),
+                        denial->host,
+                        denial->port.value,
+                        denial->binary,
+                        denial->ancestors,
+                        denial->reason,
+                        denial->stage,
+                        {},
+                        {},
+                        denial->at});
+      } else if (const auto* activity = std::get_if<egress::ActivityEvent>(&event)) {
+        log_event(*activity);
+      }
+    } catch (...) {  // out of memory for a log line: the line is lost, the traffic is not
+    }
+  }
+
+ private:
+  const std::shared_ptr<DenialQueue> denials_;
+};
+
+/// The whole process: what outlives the actors, in the order in which it is made.
+class Process {
+ public:
+  Process(const Options& options, EventBox& events) : options_{options}, events_{events}, system_{config_} {}
+
+  int run() {
+    auto status = prepare();
+    if (!status.ok()) return fail(status);
+    Startup startup{options_,  system_,   gateway_,
+                    boundary_, *runtime_, [this](std::chrono::milliseconds delay) { return events_.stop_within(delay); },
+                    {}};
+    auto started = startup.run(public_ca_, [this] { serve(); });
+    if (!started.ok()) {
+      if (started.status().code() == absl::StatusCode::kCancelled) return end(kExitStopped);
+      return end(fail(started.status()));
+    }
+    start_actors(*started);
+    return end(loop());
+  }
+
+ private:
+  int fail(const absl::Status& status) {
+    spdlog::error("{}", std::string{status.message()});
+    return kExitStartup;
+  }
+
+  Reporter reporter(const char* name) const { return Reporter{directory_, name, name, "supervisor"}; }
+
+  absl::Status prepare() {
+    auto launch = load_launch(options_);
+    if (!launch.ok()) return launch.status();
+    instance_id_ = make_uuid();
+    tokens_ = std::make_shared<api::TokenSlots>(to_tokens(launch->auth));
+    auto connection = api::GatewayConnection::make(
+        {options_.endpoint, options_.gateway_ca, options_.tls_server_name, options_.sandbox_id, options_.sandbox_name, instance_id_},
+        tokens_);
+    if (!connection.ok()) return connection.status();
+    connection_ = *std::move(connection);
+    directory_ = system_.spawn(directory);
+    watch("directory", directory_);
+    gateway_ = system_.spawn(api::gateway_client, connection_);
+    watch("gateway_client", gateway_);
+    logs_ = std::make_shared<LogQueue>();
+    start_logging({options_.log_level, options_.log_dir, options_.push_level}, logs_);
+    LogPushOptions push;
+    push.queue = logs_;
+    push.transport = std::make_shared<api::LogStream>(connection_);
+    log_push_ = system_.spawn(log_push, push, reporter("log_push"));
+    logs_->on_fill([actor = log_push_](bool urgent) { caf::anon_send(actor, wake_atom::value, urgent); });
+    if (auto status = make_engine(launch->descriptor); !status.ok()) return status;
+    boundary_ = BoundaryClient::make(std::move(launch->descriptor),
+                                     [tokens = tokens_] { return tokens->sandbox_authorization(std::chrono::system_clock::now()); },
+                                     instance_id_, timers_, {});
+    return absl::OkStatus();
+  }
+
+  absl::Status make_engine(const boundary::Descriptor& descriptor) {
+    denials_ = std::make_shared<DenialQueue>();
+    egress::EngineOptions engine;
+    engine.sandbox_id = options_.sandbox_id;
+    engine.state_dir = options_.state_dir;
+    engine.resolvers = options_.resolvers;
+    std::string additional;
+    if (!options_.additional_ca_bundle.empty()) {
+      auto text = read_text(options_.additional_ca_bundle);
+      if (!text.ok()) return absl::InvalidArgumentError("--additional-ca-bundle: " + std::string{text.status().message()});
+      if (auto roots = pki::certificates_from_pem(*text); !roots.ok())
+        return absl::InvalidArgumentError("--additional-ca-bundle: " + std::string{roots.status().message()});
+      additional = *text;
+    }
+    engine.additional_ca_bundle_pem = additional;
+    const auto yesterday = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() - 24h);
+    auto ca =
+        pki::CertificateAuthority::create({.common_name = "OpenShell Sandbox CA", .organization = "OpenShell", .not_before = yesterday});
+    if (!ca.ok()) return ca.status();
+    public_ca_.certificate_pem = ca->certificate().to_pem();
+    public_ca_.bundle_pem = system_bundle() + public_ca_.certificate_pem + additional;
+    engine.ca = std::make_shared<const pki::CertificateAuthority>(*std::move(ca));
+    auto made = egress::Engine::create(std::move(engine), std::make_shared<EgressEvents>(denials_));
+    if (!made.ok()) return made.status();
+    engine_ = *std::move(made);
+    std::optional<egress::IpAddress> host_gateway;
+    if (descriptor.host_gateway_ip) {
+      auto address = egress::IpAddress::parse(*descriptor.host_gateway_ip);
+      if (!address.ok()) return address.status();
+      host_gateway = *address;
+    }
+    runtime_ = std::make_shared<EgressRuntime>(*engine_, host_gateway);
+    return absl::OkStatus();
+  }
+
+  /// Traffic is taken from here on: the generation is published and the boundary confirmed.
+  void serve() {
+    acceptor_ = std::make_shared<NetworkAcceptor>(boundary_, *engine_, timers_, NetworkAcceptor::Limits{});
+    acceptor_->start();
+    dns_ = std::make_shared<DnsMediator>(boundary_, *engine_, timers_, DnsMediator::Limits{});
+    dns_->start();
+  }
+
+  void start_actors(const Started& started) {
+    outbox_ = system_.spawn(status_outbox, gateway_, reporter("status_outbox"));
+    endpoints_ = system_.spawn(endpoint_observer, gateway_, reporter("endpoint_observer"));
+    boundary_actor_ = system_.spawn(boundary_actor,
+                                    BoundaryOptions{std::make_shared<BoundaryAdapter>(boundary_), runtime_,
+                                                    [this](LinkState state) { events_.push(LinkChanged{state}); }},
+                                    reporter("boundary"));
+    boundary_->on_link([actor = boundary_actor_](LinkState state) { caf::anon_send(actor, link_atom::value, state); });
+    // The publisher enqueues the initial acknowledgement first of all; only then is there a poller.
+    publisher_ = system_.spawn<caf::detached>(runtime_publisher, gateway_, outbox_, boundary_actor_, endpoints_,
+                                              RuntimePublisherOptions{runtime_, instance_id_, started.running, started.environment, true},
+                                              reporter("runtime_publisher"));
+    relays_ = std::make_shared<Relays>(
+        boundary_, [connection = connection_](const std::string& channel) { return connection->open_relay(channel); }, timers_);
+    relays_->set_ready(true);
+    auto poller_slot = std::make_shared<PolicyPoller>();
+    SessionOptions session_options;
+    session_options.transport = std::make_shared<api::SessionStream>(connection_);
+    session_options.relays = relays_;
+    session_options.gateway = gateway_;
+    session_options.random = random_unit;
+    session_options.observers.changed = [this, poller_slot, publisher = publisher_, endpoints = endpoints_](const std::string& id) {
+      caf::anon_send(*poller_slot, accepted_atom::value, id);
+      caf::anon_send(publisher, accepted_atom::value, id);
+      caf::anon_send(endpoints, accepted_atom::value, id);
+      events_.push(SessionChanged{!id.empty()});
+    };
+    session_options.observers.nudged = [poller_slot](const std::string& update_id) {
+      caf::anon_send(*poller_slot, nudge_atom::value, update_id);
+    };
+    session_ = system_.spawn(session, session_options, reporter("session"));
+    PolicyPollerOptions poller_options;
+    poller_options.limits.interval = options_.poll_interval;
+    poller_options.instance_id = instance_id_;
+    poller_options.running = started.running;
+    poller_options.environment = started.environment;
+    poller_options.random = random_unit;
+    *poller_slot = poller_ = system_.spawn(policy_poller, gateway_, publisher_, session_, poller_options, reporter("policy_poller"));
+    aggregator_ = system_.spawn(denial_aggregator, denials_, gateway_, options_.denial_flush_interval, reporter("denial_aggregator"));
+    denials_->on_fill([actor = aggregator_] { caf::anon_send(actor, wake_atom::value); });
+    watch("status_outbox", outbox_);
+    watch("endpoint_observer", endpoints_);
+    watch("boundary", boundary_actor_);
+    watch("runtime_publisher", publisher_);
+    watch("policy_poller", poller_);
+    watch("session", session_);
+    watch("denial_aggregator", aggregator_);
+    process_id_ = started.process_id;
+    wait_for_main();
+    watch_credentials(tokens_->renewals());
+    caf::anon_send(session_, start_atom::value);
+  }
+
+  /// No actor of this process may be missing: its death ends the process in order. The sandbox is then ended by us, or expires by itself.
+  template <class Handle>
+  void watch(const char* name, const Handle& actor) {
+    actor->attach_functor([this, name](const caf::error& reason) {
+      if (reason && reason != caf::exit_reason::user_shutdown) events_.push(ActorDied{name});
+    });
+  }
+
+  /// A renewed bearer becomes the connection's by a confirm that carries it; the runtime closes a connection at the expiry of the newest
+  /// one it has seen.
+  void watch_credentials(std::uint64_t confirmed) {
+    const auto renewals = tokens_->renewals();
+    if (renewals != confirmed) {
+      boundary_->call(boundary::Confirm{}, kProbeDeadline, [](const absl::StatusOr<Opened>& answer) {
+        if (!answer.ok()) spdlog::warn("the renewed token was not confirmed: {}", answer.status().ToString());
+      });
+    }
+    timers_->after(kCredentialCheck, [this, renewals] { watch_credentials(renewals); });
+  }
+
+  void wait_for_main() {
+    boundary_->call(boundary::Wait{process_id_}, std::nullopt, [this](absl::StatusOr<Opened> answer) {
+      auto exited = answer.ok() ? result_as<boundary::Exited>(answer->response) : absl::StatusOr<boundary::Exited>{answer.status()};
+      events_.push(exited.ok() ? MainExit{exited->status.code(), true} : MainExit{0, false});
+    });
+  }
+
+  /// Until the process is to end. Returns the exit code that the end leads to.
+  int loop() {
+    std::optional<SteadyTime> outage;
+    while (true) {
+      auto event = events_.pop(outage);
+      if (!event) {
+        spdlog::error("the gateway has been out of reach for {} s: the workload is stopped", options_.outage_limit.count());
+        return kExitOutage;
+      }
+      if (std::holds_alternative<StopSignal>(*event)) return kExitStopped;
+      if (const auto* died = std::get_if<ActorDied>(&*event)) {
+        spdlog::error("the actor {} died: the supervisor ends", died->name);
+        return kExitStartup;
+      }
+      if (const auto* changed = std::get_if<SessionChanged>(&*event)) {
+        if (changed->connected) {
+          outage.reset();
+          session_up_ = true;
+        } else {
+          session_up_ = false;
+          if (options_.outage_limit.count() > 0) outage = std::chrono::steady_clock::now() + options_.outage_limit;
+        }
+        update_readiness();
+      } else if (const auto* link = std::get_if<LinkChanged>(&*event)) {
+        link_up_ = link->state == LinkState::connected;
+        relays_->set_ready(link_up_);
+        update_readiness();
+        if (link->state == LinkState::lost) {
+          spdlog::error("the sandbox is lost");
+          return kExitStartup;
+        }
+      } else if (const auto* exit = std::get_if<MainExit>(&*event)) {
+        if (!exit->known) continue;  // the link says what happened
+        main_code_ = exit->code;
+        spdlog::info("Process exited: {} [exit_code:{}]", process_id_, exit->code);
+        if (!report_main_exit()) return kExitStopped;
+      }
+    }
+  }
+
+  void update_readiness() {
+    if (options_.health_socket.empty()) return;
+    if (session_up_ && link_up_) {
+      if (!readiness_) readiness_ = ReadinessSocket::open(options_.health_socket);
+    } else {
+      readiness_.reset();
+    }
+  }
+
+  /// Marker, report and finalisation, each until it is done. False: the process is to stop meanwhile.
+  bool report_main_exit() {
+    if (!options_.main_exit_marker.empty()) {
+      if (auto status = write_durably(options_.main_exit_marker, "exit_code=" + std::to_string(*main_code_) + "\n"); !status.ok()) {
+        spdlog::error("{}", std::string{status.message()});
+        return false;
+      }
+    }
+    if (!until_acknowledged([this](caf::scoped_actor& self) {
+          return self->request(gateway_, kReportTimeout, exited_atom::value, static_cast<std::int32_t>(*main_code_));
+        }))
+      return false;
+    main_reported_ = true;
+    return until_acknowledged([this](caf::scoped_actor& self) { return self->request(gateway_, kReportTimeout, finalize_atom::value); });
+  }
+
+  template <class Send>
+  bool until_acknowledged(Send send) {
+    for (std::chrono::milliseconds wait = kFirstExitRetry;; wait = std::min<std::chrono::milliseconds>(wait * 2, kLongestExitRetry)) {
+      caf::scoped_actor self{system_};
+      bool done = false;
+      send(self).receive([&] { done = true; },
+                         [](const caf::error& error) { spdlog::debug("main exit not taken: {}", to_status(error).ToString()); });
+      if (done) return true;
+      if (events_.stop_within(wait)) return false;
+    }
+  }
+
+  /// The one way out, whatever led here.
+  int end(int code) {
+    readiness_.reset();
+    if (relays_) relays_->set_ready(false);
+    if (session_) caf::anon_send(session_, stop_atom::value);
+    if (boundary_) code = end_boundary(code);
+    if (main_code_ && !main_reported_ && gateway_) {
+      caf::scoped_actor self{system_};
+      self->request(gateway_, kFlush, exited_atom::value, static_cast<std::int32_t>(*main_code_)).receive([] {}, [](const caf::error&) {});
+    }
+    flush();
+    if (acceptor_) acceptor_->stop();
+    if (dns_) dns_->stop();
+    if (engine_) engine_->shutdown();
+    return code;
+  }
+
+  int end_boundary(int code) {
+    if (!process_id_.empty() && !boundary_->lost()) {
+      if (!main_code_) {
+        (void)boundary_->call_and_wait(boundary::Signal{process_id_, boundary::ProcessSignal::term}, kMainGrace);
+        const auto until = std::chrono::steady_clock::now() + kMainGrace;
+        while (!main_code_) {
+          auto event = events_.pop(until);
+          if (!event) break;
+          if (const auto* exit = std::get_if<MainExit>(&*event); exit && exit->known) main_code_ = exit->code;
+          if (const auto* exit = std::get_if<MainExit>(&*event); exit && !exit->known) break;
+        }
+      }
+    }
+    if (boundary_actor_ && !boundary_->lost()) {
+      caf::scoped_actor self{system_};
+      self->request(boundary_actor_, kTerminateDeadline + 1s, stop_atom::value)
+          .receive([] { spdlog::info("the sandbox ended"); },
+                   [&](const caf::error& error) {
+                     spdlog::error("sandbox did not acknowledge terminal state: {}", to_status(error).ToString());
+                     if (code == kExitStopped) code = kExitStartup;
+                   });
+    }
+    if (!boundary_actor_ && acceptor_ && !boundary_->lost()) {  // confirmed, and the launch failed: nothing may be left behind
+      (void)boundary_->call_and_wait(boundary::TerminateBoundary{}, kTerminateDeadline);
+    }
+    boundary_->stop_repairing();
+    return code == kExitStopped && main_code_ ? *main_code_ : code;
+  }
+
+  void flush() {
+    caf::scoped_actor self{system_};
+    const auto ignore = [](const caf::error&) {};
+    if (aggregator_) self->request(aggregator_, kFlush, stop_atom::value).receive([] {}, ignore);
+    if (log_push_) self->request(log_push_, kFlush, stop_atom::value).receive([] {}, ignore);
+  }
+
+  const Options& options_;
+  EventBox& events_;
+  caf::actor_system_config config_;
+  std::string instance_id_;
+  std::shared_ptr<TimerThread> timers_ = std::make_shared<TimerThread>();
+  std::shared_ptr<api::TokenSlots> tokens_;
+  std::shared_ptr<api::GatewayConnection> connection_;
+  std::shared_ptr<LogQueue> logs_;
+  std::shared_ptr<DenialQueue> denials_;
+  PublicCa public_ca_;
+  std::unique_ptr<egress::Engine> engine_;
+  std::shared_ptr<EgressRuntime> runtime_;
+  std::shared_ptr<BoundaryClient> boundary_;
+  std::shared_ptr<NetworkAcceptor> acceptor_;
+  std::shared_ptr<DnsMediator> dns_;
+  std::shared_ptr<Relays> relays_;
+  std::unique_ptr<ReadinessSocket> readiness_;
+  std::string process_id_;
+  std::optional<int> main_code_;
+  bool main_reported_ = false;
+  bool session_up_ = false;
+  bool link_up_ = true;
+  caf::actor_system system_;
+  Directory directory_;
+  GatewayClient gateway_;
+  LogPush log_push_;
+  StatusOutbox outbox_;
+  EndpointObserver endpoints_;
+  Boundary boundary_actor_;
+  RuntimePublisher publisher_;
+  PolicyPoller poller_;
+  Session session_;
+  DenialAggregator aggregator_;
+};
+
+}  // namespace
+
+void EventBox::push(ProcessEvent event) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (std::holds_alternative<StopSignal>(event)) stopping_ = true;
+    events_.push_back(std::move(event));
+  }
+  changed_.notify_all();
+}
+
+std::optional<ProcessEvent> EventBox::pop(std::optional<std::chrono::steady_clock::time_point> until) {
+  std::unique_lock lock{mutex_};
+  const auto ready = [this] { return !events_.empty(); };
+  if (until) {
+    if (!changed_.wait_until(lock, *until, ready)) return std::nullopt;
+  } else {
+    changed_.wait(lock, ready);
+  }
+  auto event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+bool EventBox::stop_within(std::chrono::milliseconds delay) {
+  std::unique_lock lock{mutex_};
+  return changed_.wait_for(lock, delay, [this] { return stopping_; });
+}
+
+int run_supervisor(const Options& options, EventBox& events) {
+  auto process = std::make_unique<Process>(options, events);
+  const int code = process->run();
+  // The kernel takes the rest: actors and gRPC threads hold nothing that outlives the process, and waiting for them could hang an ordered
+  // end.
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+}  // namespace openshell::supervisor
