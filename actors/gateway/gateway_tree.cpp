@@ -120,10 +120,17 @@ void GatewayTree::load(const GlobalView& view, std::shared_ptr<const StoredSandb
 }
 
 void GatewayTree::end() {
-  if (std::exchange(ended_, true)) return;
+  if (!root_) return;
   caf::anon_send_exit(root_, caf::exit_reason::user_shutdown);
   root_ = nullptr;
-  actors_ = {};
+  ending_ = std::exchange(actors_, {});
+}
+
+void GatewayTree::join() {
+  if (!ending_.index) return;
+  caf::scoped_actor waiter{system_};
+  waiter->wait_for(ending_.index, ending_.global, ending_.compute, ending_.relays, ending_.sessions, ending_.bus, ending_.directory);
+  ending_ = {};
 }
 
 }  // namespace openshell::gateway

@@ -54,8 +54,10 @@ class GatewayTree {
   absl::Status load(std::vector<std::string>* warnings);
   /// The same in steps that a test in virtual time can drive: `view` and `all` as read from the store.
   void load(const GlobalView& view, std::shared_ptr<const StoredSandboxes> all);
-  /// Ends all actors; waits for nothing. Stopping sandboxes is the caller's affair, afterwards, so that nobody restarts them.
+  /// Orders all actors to end. Stopping sandboxes is the caller's affair, afterwards, so that nobody restarts them.
   void end();
+  /// Waits until they have: after that no answer of the store or the driver reaches anybody. Blocks; never in virtual time.
+  void join();
 
   [[nodiscard]] const TreeActors& actors() const { return actors_; }
   [[nodiscard]] caf::actor_system& system() const { return system_; }
@@ -65,7 +67,7 @@ class GatewayTree {
   TreeOptions options_;
   TreeActors actors_;
   caf::actor root_;
-  bool ended_ = false;
+  TreeActors ending_;  // kept for join
 };
 
 }  // namespace openshell::gateway

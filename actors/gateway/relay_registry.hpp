@@ -31,8 +31,8 @@ struct RelayRegistryState {
     std::weak_ptr<RelayEnd> supervisor;
   };
 
+  std::map<std::string, Pending> pending;  // first: CAF would take a state whose first member is a handle for one made from the actor
   SessionRegistry sessions;
-  std::map<std::string, Pending> pending;
   std::map<std::string, Established> established;
   std::function<std::string()> new_id;
   Reporter reporter;

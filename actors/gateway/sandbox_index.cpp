@@ -152,6 +152,30 @@ void resurrect(Self self, const std::string& id) {
       });
 }
 
+/// The entities first, then the index: whoever waits for the index has waited for all.
+void end(Self self) {
+  auto& s = self->state;
+  s.ending = true;
+  for (const auto& [id, entry] : s.by_id) self->send_exit(entry.entity, caf::exit_reason::user_shutdown);
+  if (s.by_id.empty()) self->quit(caf::exit_reason::user_shutdown);
+}
+
+void entity_down(Self self, const caf::down_msg& down) {
+  auto& s = self->state;
+  const auto it =
+      std::find_if(s.by_id.begin(), s.by_id.end(), [&](const auto& entry) { return entry.second.entity.address() == down.source; });
+  if (it == s.by_id.end()) return;  // deleted: forgotten already
+  const auto id = it->first;
+  if (s.ending) {
+    s.by_id.erase(it);
+    if (s.by_id.empty()) self->quit(caf::exit_reason::user_shutdown);
+    return;
+  }
+  if (!down.reason || down.reason == caf::exit_reason::user_shutdown) return;
+  s.reporter.note_failed(cat("the actor of sandbox ", id, " died and is made again from the store"));
+  resurrect(self, id);
+}
+
 }  // namespace
 
 ActorSnapshot SandboxIndexState::snapshot() const {
@@ -167,14 +191,8 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
   s.bus = std::move(bus);
   s.options = std::move(options);
   s.reporter = Reporter{s.deps->directory, "sandbox_index", "sandbox_index", "gateway_root"};
-  self->set_down_handler([self](caf::down_msg& down) {
-    if (!down.reason || down.reason == caf::exit_reason::user_shutdown) return;  // it was deleted, or everything ends
-    for (const auto& [id, entry] : self->state.by_id) {
-      if (entry.entity.address() != down.source) continue;
-      self->state.reporter.note_failed(cat("the actor of sandbox ", id, " died and is made again from the store"));
-      return resurrect(self, id);
-    }
-  });
+  self->set_exit_handler([self](caf::exit_msg&) { end(self); });
+  self->set_down_handler([self](caf::down_msg& down) { entity_down(self, down); });
   return {
       [=](introspect_atom) { return self->state.snapshot(); },
       [=](load_atom, const std::shared_ptr<const StoredSandboxes>& all) -> Outcome {

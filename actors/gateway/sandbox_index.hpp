@@ -37,7 +37,8 @@ struct SandboxIndexState {
   GlobalView global;
   std::map<std::string, Entry> by_id;
   std::map<std::pair<std::string, std::string>, std::string> by_name;  // (workspace, name) -> id
-  std::set<Order> order;                                               // of those that are shown
+  bool ending = false;
+  std::set<Order> order;  // of those that are shown
 
   ActorSnapshot snapshot() const;
   inline static const char* name = "sandbox_index";

@@ -4,15 +4,18 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/all.hpp>
 
-#include <csignal>
-#include <future>
-#include <mutex>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "actors/gateway/gateway_tree.hpp"
 #include "api/sandboxes/plane.hpp"
 #include "api/tokens.hpp"
 #include "drivers/driver.hpp"
+#include "observability/log.hpp"
 
 namespace openshell::api {
 namespace {
@@ -55,9 +58,10 @@ class ActorPlane : public ControlPlane {
                        settings);
     };
     tree.fatal = [](const std::string& which) {
-      std::fprintf(stderr, "gateway: the actor %s died; the gateway ends in order\n", which.c_str());
-      std::raise(SIGTERM);
+      log::error("an actor died; the gateway ends in order", {{"actor", which}});
+      ::kill(::getpid(), SIGTERM);
     };
+    system_.await_actors_before_shutdown(false);  // timers of execs that ended long ago are not waited for; the tree is joined
     tree_ = std::make_unique<gateway::GatewayTree>(system_, std::move(tree));
     plane_ = std::make_shared<const Plane>(Plane{system_, options_.store, tree_->actors(), options_.config_push});
   }
@@ -75,8 +79,8 @@ class ActorPlane : public ControlPlane {
   void start() override {
     std::vector<std::string> warnings;
     const auto loaded = tree_->load(&warnings);
-    for (const auto& warning : warnings) std::fprintf(stderr, "gateway: %s; the sandbox is left out\n", warning.c_str());
-    if (!loaded.ok()) std::fprintf(stderr, "gateway: stored sandboxes cannot be read: %s\n", loaded.ToString().c_str());
+    for (const auto& warning : warnings) log::warning("a stored sandbox is left out", {{"why", warning}});
+    if (!loaded.ok()) log::error("stored sandboxes cannot be read", {{"why", loaded.ToString()}});
   }
 
   absl::Status shutdown(std::chrono::seconds limit) override {
@@ -145,7 +149,8 @@ class ActorPlane : public ControlPlane {
 
  private:
   void end() {
-    if (tree_) tree_->end();
+    tree_->end();
+    tree_->join();
   }
 
   absl::Status stop_all(const std::vector<std::string>& ids, std::chrono::seconds limit) {

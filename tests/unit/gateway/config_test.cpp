@@ -70,7 +70,7 @@ TEST_F(Config, EachKeyMergesAlone) {
   EXPECT_FALSE(merged({"--health-port", "0", "--grpc-rate-limit-requests", "0"}, file)->health);
 }
 
-TEST_F(Config, NobodyListensToTheWorldWithoutUsers) {
+TEST_F(Config, GW_01_NobodyListensToTheWorldWithoutUsers) {
   const std::string text = "no user authentication is configured: bind to a loopback address or a Unix socket, or configure OIDC or mTLS";
   EXPECT_EQ(error({"--bind-address", "0.0.0.0", "--enable-mtls-auth", "false"}), text);
   EXPECT_EQ(error({"--bind-address", "0.0.0.0", "--disable-tls"}), text);

@@ -49,7 +49,7 @@ whatever = 1
   EXPECT_TRUE(*process->keep_on_shutdown);
 }
 
-TEST(SettingsFile, AnUnknownKeyNamesItsPlaceAndTheNearestOne) {
+TEST(SettingsFile, CA_99_AnUnknownKeyNamesItsPlaceAndTheNearestOne) {
   EXPECT_THAT(error_of("[openshell.gateway]\nbind_adress = 'x'\n"),
               AllOf(HasSubstr("failed to parse gateway config file 'g.toml': 4:1:"),
                     HasSubstr("unknown key 'bind_adress' in [openshell.gateway]"), HasSubstr("'bind_address'")));

@@ -1,0 +1,600 @@
+// The whole tree in virtual time: real store (in memory, answered at once), scripted driver, scripted supervisor.
+#include <gmock/gmock.h>
+
+#include "actors/gateway/gateway_tree.hpp"
+#include "actors/gateway/supervisor_link.hpp"
+#include "actors/gateway/watch_sink.hpp"
+#include "openshell.pb.h"
+#include "tests/model/gateway/scripted_driver.hpp"
+#include "tests/model/virtual_time.hpp"
+
+namespace openshell::gateway {
+namespace {
+
+using namespace std::chrono_literals;
+namespace pb = openshell::v1;
+namespace sb = openshell::sandbox::v1;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// The real store, but the caller waits: what it answers is in the mailbox when the call returns.
+class InlineStore : public storage::Store {
+ public:
+  explicit InlineStore(std::unique_ptr<storage::Store> real) : real_{std::move(real)} {}
+  void write(Work work, Done done) override { done(fail_writes.ok() ? real_->write_and_wait(std::move(work)) : fail_writes); }
+  void read(Work work, Done done) override { done(real_->read_and_wait(std::move(work))); }
+  absl::Status write_and_wait(Work work) override { return real_->write_and_wait(std::move(work)); }
+  absl::Status read_and_wait(Work work) override { return real_->read_and_wait(std::move(work)); }
+  std::string page_token(std::string_view binding, const storage::Cursor& cursor) const override {
+    return real_->page_token(binding, cursor);
+  }
+  absl::StatusOr<std::optional<storage::Cursor>> parse_page_token(std::string_view binding, std::string_view token) const override {
+    return real_->parse_page_token(binding, token);
+  }
+  void ping(Done done) override { real_->ping(std::move(done)); }
+  absl::Status fail_writes;
+
+ private:
+  std::unique_ptr<storage::Store> real_;
+};
+
+struct FakeLink : SupervisorLink {
+  bool send(const pb::GatewayMessage& message) override {
+    messages.push_back(message);
+    return true;
+  }
+  void close(const absl::Status& status) override { closed = status.ok() ? absl::UnknownError("closed well") : status; }
+  std::vector<std::string> nudges() const {
+    std::vector<std::string> out;
+    for (const auto& m : messages) {
+      if (m.has_config_update()) out.push_back(m.config_update().update_id());
+    }
+    return out;
+  }
+  std::vector<pb::GatewayMessage> messages;
+  absl::Status closed;
+};
+
+struct FakeSink : WatchSink {
+  bool closed() const override { return over; }
+  bool push(const pb::SandboxStreamEvent& event) override {
+    events.push_back(event);
+    return true;
+  }
+  void close(const absl::Status&) override { over = true; }
+  std::vector<pb::SandboxStreamEvent> events;
+  bool over = false;
+};
+
+class Gateway : public test::VirtualTime {
+ protected:
+  void SetUp() override {
+    auto opened = storage::open_store("sqlite::memory:");
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    store = std::make_unique<InlineStore>(std::move(*opened));
+    begin();
+  }
+  void TearDown() override {
+    tree.reset();
+    run();
+  }
+  void begin() {
+    TreeOptions options;
+    options.store = store.get();
+    options.driver = driver;
+    options.driver_name = "scripted";
+    options.threads = false;
+    options.now = [this] { return now; };
+    options.new_id = [this] {
+      char text[40];
+      std::snprintf(text, sizeof text, "%08x-0000-4000-8000-000000000000", ++ids);
+      return std::string{text};
+    };
+    options.mint = [](const records::SandboxRecord& record) -> absl::StatusOr<drivers::LaunchAuthentication> {
+      drivers::LaunchAuthentication launch;
+      launch.runtime_generation = GenerationId{record.runtime_generation()};
+      launch.auth_epoch = record.auth_epoch();
+      return launch;
+    };
+    tree = std::make_unique<GatewayTree>(sys, std::move(options));
+    std::shared_ptr<StoredSandboxes> all = std::make_shared<StoredSandboxes>();
+    ASSERT_TRUE(store
+                    ->read_and_wait([&](storage::Transaction& tx) {
+                      auto loaded = load_all(tx);
+                      if (loaded.ok()) *all = std::move(*loaded);
+                      return loaded.status();
+                    })
+                    .ok());
+    tree->load(GlobalView{std::make_shared<records::SettingsRecord>(), 0}, all);
+    run();
+  }
+  void restart() {
+    tree.reset();
+    run();
+    begin();
+  }
+  void pass(std::chrono::milliseconds by) {
+    for (auto left = by; left.count() > 0; left -= 100ms) {
+      now += 100;
+      advance(100ms);
+    }
+  }
+
+  template <class Answer, class Target, class... Args>
+  Answer ask(const Target& target, Args... args) {
+    Answer out;
+    bool answered = false;
+    sys.spawn([&, target](caf::event_based_actor* self) {
+      self->request(target, caf::infinite, args...)
+          .then(
+              [&](Answer& answer) {
+                out = std::move(answer);
+                answered = true;
+              },
+              [&](const caf::error& error) { ADD_FAILURE() << self->system().render(error); });
+    });
+    run();
+    EXPECT_TRUE(answered);
+    return out;
+  }
+  template <class Response, class Target, class Request>
+  absl::StatusOr<Response> call(const Target& target, Request request, Caller caller = {}) {
+    auto reply = ask<Reply<Response>>(target, Ask<Request>{std::make_shared<const Request>(std::move(request)), caller});
+    if (!reply.value.ok()) return reply.value.status();
+    return **reply.value;
+  }
+  SandboxEntity entity(const std::string& name) {
+    auto found = ask<Handed<SandboxHandle>>(tree->actors().index, find_atom::value, std::string{"default"}, name);
+    return found.value.ok() ? (*found.value)->entity : SandboxEntity{};
+  }
+  absl::StatusOr<pb::SandboxResponse> create(const std::string& name, std::function<void(pb::CreateSandboxRequest&)> change = {}) {
+    pb::CreateSandboxRequest request;
+    request.mutable_workspace_scope()->set_workspace("default");
+    request.mutable_spec();
+    request.set_name(name);
+    if (change) change(request);
+    return call<pb::SandboxResponse>(tree->actors().index, request);
+  }
+  pb::Sandbox get(const std::string& name) {
+    auto reply = ask<Reply<pb::Sandbox>>(entity(name), get_atom::value);
+    return reply.value.ok() ? **reply.value : pb::Sandbox{};
+  }
+  pb::SandboxPhase phase(const std::string& name) { return get(name).status().phase(); }
+
+  std::shared_ptr<FakeLink> connect(const std::string& name, const std::string& instance, std::uint64_t epoch = 1) {
+    auto link = std::make_shared<FakeLink>();
+    SessionOffer offer;
+    offer.sandbox_id = get(name).metadata().id();
+    offer.instance_id = instance;
+    offer.connection_epoch = epoch;
+    offer.config_push = offer.provider_readiness = true;
+    offer.link = link;
+    offer.entity = entity(name);
+    auto granted = ask<Reply<SessionGrant>>(tree->actors().sessions, add_atom::value, offer);
+    EXPECT_TRUE(granted.value.ok());
+    if (granted.value.ok()) session = (*granted.value)->session_id;
+    return link;
+  }
+  sb::GetSandboxConfigResponse config(const std::string& name) {
+    return *call<sb::GetSandboxConfigResponse>(entity(name), sb::GetSandboxConfigRequest{});
+  }
+  absl::Status report(const std::string& name, const std::string& instance, pb::ConfigurationAdmissionState state) {
+    const auto current = config(name);
+    pb::ReportSandboxConfigurationRequest request;
+    request.set_expected_instance_id(current.configuration_instance_id());
+    auto& admission = *request.mutable_admission();
+    admission.set_instance_id(instance);
+    admission.set_state(state);
+    if (state != pb::CONFIGURATION_ADMISSION_STATE_PENDING) {
+      admission.set_policy_version(current.version());
+      admission.set_policy_hash(current.policy_hash());
+      admission.set_config_revision(current.config_revision());
+      admission.set_provider_env_revision(current.provider_env_revision());
+    }
+    return call<pb::ReportSandboxConfigurationResponse>(entity(name), request).status();
+  }
+  /// What a supervisor does until its sandbox is READY.
+  std::shared_ptr<FakeLink> make_ready(const std::string& name, const std::string& instance) {
+    EXPECT_TRUE(report(name, instance, pb::CONFIGURATION_ADMISSION_STATE_PENDING).ok());
+    auto link = connect(name, instance);
+    EXPECT_TRUE(report(name, instance, pb::CONFIGURATION_ADMISSION_STATE_ACCEPTED).ok());
+    return link;
+  }
+  static sb::SandboxPolicy policy(std::uint32_t port) {
+    sb::SandboxPolicy out;
+    out.set_version(1);
+    auto& rule = (*out.mutable_network_policies())["web"];
+    rule.set_name("web");
+    auto& endpoint = *rule.add_endpoints();
+    endpoint.set_host("api.example.com");
+    endpoint.set_port(port);
+    rule.add_binaries()->set_path("/usr/bin/curl");
+    return out;
+  }
+  absl::StatusOr<pb::UpdateConfigResponse> set_policy(const std::string& name, const sb::SandboxPolicy& what) {
+    pb::UpdateConfigRequest request;
+    *request.mutable_policy() = what;
+    return call<pb::UpdateConfigResponse>(entity(name), request);
+  }
+  absl::Status loaded(const std::string& name, std::uint32_t version, pb::PolicyStatus status = pb::POLICY_STATUS_LOADED) {
+    pb::ReportPolicyStatusRequest request;
+    request.set_version(version);
+    request.set_status(status);
+    return call<pb::ReportPolicyStatusResponse>(entity(name), request).status();
+  }
+
+  const std::string one = "aaaaaaaa-0000-4000-8000-000000000001";
+  const std::string two = "aaaaaaaa-0000-4000-8000-000000000002";
+  Millis now = 1'700'000'000'000;
+  unsigned ids = 0;
+  std::string get_id;
+  std::string session;
+  std::shared_ptr<test::ScriptedDriver> driver = std::make_shared<test::ScriptedDriver>();
+  std::unique_ptr<InlineStore> store;
+  std::unique_ptr<GatewayTree> tree;
+};
+
+TEST_F(Gateway, GW_CreateAnswersOnceTheIntentIsStoredAndReadyComesFromTheSupervisor) {
+  auto created = create("box", [](auto& r) { (*r.mutable_labels())["team"] = "blue"; });
+  ASSERT_TRUE(created.ok()) << created.status();
+  EXPECT_FALSE(created->sandbox().metadata().id().empty());
+  EXPECT_EQ(created->sandbox().metadata().workspace(), "default");
+  EXPECT_EQ(created->sandbox().status().phase(), pb::SANDBOX_PHASE_PROVISIONING);
+  EXPECT_EQ(driver->count("create"), 1);
+  make_ready("box", one);
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_READY);
+  EXPECT_EQ(create("box").status().message(), "sandbox 'box' already exists");
+}
+
+TEST_F(Gateway, GW_ACreateThatTheDriverRefusesLeavesNothing) {
+  driver->create_answer = absl::FailedPreconditionError("no room on this host");
+  EXPECT_EQ(create("box").status().message(), "no room on this host");
+  driver->create_answer = absl::UnknownError("boom");
+  EXPECT_EQ(create("box").status().message(), "create sandbox failed: boom");
+  driver->create_answer = absl::OkStatus();
+  EXPECT_TRUE(create("box").ok()) << "the name is free again";
+  restart();
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_PROVISIONING);
+}
+
+TEST_F(Gateway, GW_AStoreThatFailsFailsTheCallAndChangesNothing) {
+  ASSERT_TRUE(create("box").ok());
+  store->fail_writes = absl::UnavailableError("disk is gone");
+  EXPECT_FALSE(set_policy("box", policy(443)).ok());
+  store->fail_writes = absl::OkStatus();
+  EXPECT_EQ(config("box").version(), 0U) << "nothing is shown that is not stored";
+  EXPECT_TRUE(set_policy("box", policy(443)).ok());
+}
+
+TEST_F(Gateway, GW_PolicyUpdateIsARevisionANudgeAndAnAcknowledgement) {
+  ASSERT_TRUE(create("box", [](auto& r) { *r.mutable_spec()->mutable_policy() = policy(443); }).ok());
+  auto link = make_ready("box", one);
+  ASSERT_TRUE(loaded("box", 1).ok());
+  EXPECT_EQ(get("box").status().current_policy_version(), 1U);
+  const auto before = link->nudges().size();
+  auto updated = set_policy("box", policy(8443));
+  ASSERT_TRUE(updated.ok()) << updated.status();
+  EXPECT_EQ(updated->version(), 2U);
+  EXPECT_EQ(link->nudges().size(), before + 1) << "sent when the write was committed";
+  EXPECT_EQ(config("box").version(), 2U);
+  EXPECT_EQ(config("box").policy_hash(), updated->policy_hash());
+  ASSERT_TRUE(set_policy("box", policy(9443)).ok());
+  EXPECT_EQ(link->nudges().size(), before + 1) << "one outstanding";
+  caf::anon_send(tree->actors().sessions, NudgeAnswer{get("box").metadata().id(), session, link->nudges().back(), false});
+  run();
+  EXPECT_EQ(link->nudges().size(), before + 2);
+  ASSERT_TRUE(loaded("box", 3).ok());
+  EXPECT_EQ(get("box").status().current_policy_version(), 3U);
+  auto list = call<pb::ListSandboxPoliciesResponse>(entity("box"), pb::ListSandboxPoliciesRequest{});
+  ASSERT_EQ(list->revisions_size(), 3);
+  EXPECT_EQ(list->revisions(0).version(), 3U);
+  EXPECT_EQ(list->revisions(0).status(), pb::POLICY_STATUS_LOADED);
+  EXPECT_EQ(list->revisions(2).status(), pb::POLICY_STATUS_SUPERSEDED);
+  EXPECT_FALSE(list->revisions(0).has_policy());
+  EXPECT_EQ(set_policy("box", policy(9443))->version(), 3U) << "the same policy makes no revision";
+}
+
+TEST_F(Gateway, GW_ABadPolicyLeavesTheRunningOneUntouched) {
+  ASSERT_TRUE(create("box", [](auto& r) { *r.mutable_spec()->mutable_policy() = policy(443); }).ok());
+  auto link = make_ready("box", one);
+  const auto before = link->nudges().size();
+  auto bad = policy(443);
+  (*bad.mutable_network_policies())["web"].mutable_endpoints(0)->set_port(70'000);
+  EXPECT_EQ(set_policy("box", bad).status().code(), absl::StatusCode::kInvalidArgument);
+  auto frozen = policy(443);
+  frozen.mutable_process()->set_run_as_user("1234");
+  EXPECT_EQ(set_policy("box", frozen).status().code(), absl::StatusCode::kInvalidArgument) << "static once it was activated";
+  EXPECT_EQ(config("box").version(), 1U);
+  EXPECT_EQ(link->nudges().size(), before);
+}
+
+TEST_F(Gateway, GW_SettingsReachTheConfiguration) {
+  ASSERT_TRUE(create("box").ok());
+  const auto revision = config("box").config_revision();
+  pb::UpdateConfigRequest request;
+  request.set_setting_key("network.denied_http");
+  request.mutable_setting_value()->set_string_value("explain");
+  auto answer = call<pb::UpdateConfigResponse>(entity("box"), request);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->settings_revision(), 1U);
+  EXPECT_EQ(config("box").settings().at("network.denied_http").value().string_value(), "explain");
+  EXPECT_NE(config("box").config_revision(), revision);
+  request.set_expected_resource_version(1);
+  EXPECT_EQ(call<pb::UpdateConfigResponse>(entity("box"), request).status().code(), absl::StatusCode::kAborted) << "the row has moved on";
+  restart();
+  EXPECT_EQ(config("box").settings().at("network.denied_http").value().string_value(), "explain");
+}
+
+TEST_F(Gateway, GW_AGlobalPolicyReplacesTheSandboxesAndForbidsTheirUpdates) {
+  ASSERT_TRUE(create("box", [](auto& r) { *r.mutable_spec()->mutable_policy() = policy(443); }).ok());
+  auto link = make_ready("box", one);
+  pb::UpdateConfigRequest request;
+  request.set_global(true);
+  *request.mutable_policy() = policy(1443);
+  auto answer = call<pb::UpdateConfigResponse>(tree->actors().global, request);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const auto effective = config("box");
+  EXPECT_EQ(effective.policy_source(), sb::POLICY_SOURCE_GLOBAL);
+  EXPECT_EQ(effective.global_policy_version(), 1U);
+  EXPECT_EQ(effective.policy_hash(), answer->policy_hash());
+  EXPECT_FALSE(link->nudges().empty());
+  EXPECT_EQ(set_policy("box", policy(2443)).status().message(),
+            "policy is managed globally; delete global policy before sandbox policy update");
+  pb::UpdateConfigRequest remove;
+  remove.set_global(true);
+  remove.set_setting_key("policy");
+  remove.set_delete_setting(true);
+  EXPECT_TRUE(call<pb::UpdateConfigResponse>(tree->actors().global, remove)->deleted());
+  EXPECT_EQ(config("box").policy_source(), sb::POLICY_SOURCE_SANDBOX);
+}
+
+TEST_F(Gateway, GW_StopEndsTheSessionAndStartIsANewGeneration) {
+  ASSERT_TRUE(create("box").ok());
+  auto link = make_ready("box", one);
+  const auto id = get("box").metadata().id();
+  const auto before = tree->actors().identities->find(id);
+  auto stopped = call<pb::SandboxResponse>(entity("box"), pb::StopSandboxRequest{});
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  EXPECT_EQ(stopped->sandbox().status().phase(), pb::SANDBOX_PHASE_STOPPED);
+  EXPECT_FALSE(link->closed.ok());
+  EXPECT_FALSE(tree->actors().identities->find(id)->active) << "its tokens are dead at once";
+  auto started = call<pb::SandboxResponse>(entity("box"), pb::StartSandboxRequest{});
+  ASSERT_TRUE(started.ok()) << started.status();
+  EXPECT_EQ(started->sandbox().status().phase(), pb::SANDBOX_PHASE_STARTING);
+  const auto after = tree->actors().identities->find(id);
+  EXPECT_NE(after->generation, before->generation);
+  EXPECT_EQ(after->auth_epoch, before->auth_epoch + 1);
+  make_ready("box", two);
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_READY);
+}
+
+TEST_F(Gateway, GW_DeleteRemovesRowsComputeAndName) {
+  ASSERT_TRUE(create("box", [](auto& r) { *r.mutable_spec()->mutable_policy() = policy(443); }).ok());
+  auto link = make_ready("box", one);
+  const auto id = get("box").metadata().id();
+  auto deleted = call<pb::DeleteSandboxResponse>(entity("box"), pb::DeleteSandboxRequest{});
+  ASSERT_TRUE(deleted.ok()) << deleted.status();
+  EXPECT_EQ(deleted->outcome(), pb::DELETION_OUTCOME_COMPLETED);
+  EXPECT_EQ(deleted->sandbox_id(), id);
+  EXPECT_FALSE(link->closed.ok());
+  EXPECT_FALSE(tree->actors().identities->find(id));
+  EXPECT_FALSE(entity("box"));
+  ASSERT_TRUE(store
+                  ->read_and_wait([&](storage::Transaction& tx) {
+                    EXPECT_TRUE(load_policies(tx, id)->empty());
+                    EXPECT_TRUE(load_all(tx)->sandboxes.empty());
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  EXPECT_TRUE(create("box").ok());
+}
+
+TEST_F(Gateway, FB_37_ASupervisorThatDiesBeforeConfirmIsRecoveredAfterASecond) {
+  ASSERT_TRUE(create("box").ok());
+  const auto id = get("box").metadata().id();
+  driver->report(id, "False", "SupervisorExited");
+  run();
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_ERROR);
+  const auto generation = tree->actors().identities->find(id)->generation;
+  pass(900ms);
+  EXPECT_EQ(driver->count("start"), 0);
+  pass(200ms);
+  EXPECT_EQ(driver->count("stop"), 1) << "the rest of the attempt is ended first";
+  EXPECT_EQ(driver->count("start"), 1);
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_STARTING);
+  EXPECT_NE(tree->actors().identities->find(id)->generation, generation);
+  make_ready("box", two);
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_READY);
+}
+
+TEST_F(Gateway, GW_TheRepairWindowExpiresAndComputeIsReclaimed) {
+  ASSERT_TRUE(create("box").ok());
+  pass(299'900ms);
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_PROVISIONING);
+  pass(1'200ms);
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_ERROR);
+  pass(1'000ms);
+  EXPECT_EQ(driver->count("stop"), 1);
+  EXPECT_TRUE(get("box").status().provisioning().has_cleanup_completed_time());
+  EXPECT_TRUE(call<pb::SandboxResponse>(entity("box"), pb::StartSandboxRequest{}).ok());
+}
+
+TEST_F(Gateway, GW_ARestartedGatewayFindsItsRunningSandboxAndLeavesItAlone) {
+  ASSERT_TRUE(create("box").ok());
+  make_ready("box", one);
+  const auto id = get("box").metadata().id();
+  const auto generation = tree->actors().identities->find(id)->generation;
+  restart();
+  EXPECT_EQ(driver->count("start"), 0);
+  EXPECT_EQ(driver->count("create"), 1);
+  EXPECT_EQ(tree->actors().identities->find(id)->generation, generation) << "the supervisor's token goes on";
+  connect("box", one, 2);
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_READY);
+  EXPECT_TRUE(ask<Outcome>(entity("box"), usable_atom::value).status.ok());
+}
+
+TEST_F(Gateway, GW_ARestartedGatewayPutsBackWhatWasRunningAndIsNot) {
+  ASSERT_TRUE(create("box").ok());
+  make_ready("box", one);
+  ASSERT_TRUE(create("halted").ok());
+  make_ready("halted", two);
+  ASSERT_TRUE(call<pb::SandboxResponse>(entity("halted"), pb::StopSandboxRequest{}).ok());
+  driver->sandboxes.clear();  // the host was restarted
+  driver->calls.clear();
+  restart();
+  EXPECT_EQ(driver->count("start"), 1);
+  EXPECT_EQ(driver->count("create"), 1) << "the driver has lost it: made again from the stored spec";
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_STARTING);
+  EXPECT_EQ(phase("halted"), pb::SANDBOX_PHASE_STOPPED) << "what a person stopped stays stopped";
+}
+
+TEST_F(Gateway, GW_AReplacedSessionIsClosedAndItsEndChangesNothing) {
+  ASSERT_TRUE(create("box").ok());
+  auto first = make_ready("box", one);
+  const auto old = session;
+  connect("box", one, 2);
+  EXPECT_FALSE(first->closed.ok());
+  caf::anon_send(tree->actors().sessions, ended_atom::value, get("box").metadata().id(), old, std::string{"late"});
+  run();
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_READY);
+}
+
+TEST_F(Gateway, GW_AnEphemeralSandboxGoesOnceFinishedFinalisedAndDisconnected) {
+  ASSERT_TRUE(create("box", [](auto& r) { (*r.mutable_annotations())["openshell.nvidia.com/retention"] = "ephemeral"; }).ok());
+  make_ready("box", one);
+  const auto id = get("box").metadata().id();
+  pb::ReportMainProcessExitRequest exit;
+  exit.set_instance_id(one);
+  exit.set_exit_code(0);
+  ASSERT_TRUE(call<pb::ReportMainProcessExitResponse>(entity("box"), exit).ok());
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_COMPLETED);
+  pb::FinalizeMainProcessExitRequest finalize;
+  finalize.set_instance_id(one);
+  ASSERT_TRUE(call<pb::FinalizeMainProcessExitResponse>(entity("box"), finalize).ok());
+  EXPECT_TRUE(entity("box")) << "its session still delivers output";
+  caf::anon_send(tree->actors().sessions, ended_atom::value, id, session, std::string{"done"});
+  run();
+  EXPECT_FALSE(entity("box"));
+  EXPECT_EQ(driver->count("remove"), 1);
+}
+
+TEST_F(Gateway, GW_RelaysAreClaimedOnceByTheirOwnSandbox) {
+  ASSERT_TRUE(create("box").ok());
+  auto link = make_ready("box", one);
+  const auto id = get("box").metadata().id();
+  Handed<RelayEnd> opened;
+  int answers = 0;
+  sys.spawn([&](caf::event_based_actor* self) {
+    self->request(tree->actors().relays, caf::infinite, open_atom::value, RelayRequest{id, "openshell.exec/1", "", 0})
+        .then([&](Handed<RelayEnd>& end) {
+          opened = std::move(end);
+          ++answers;
+        });
+  });
+  run();
+  ASSERT_TRUE(link->messages.back().has_relay_open());
+  const auto channel = link->messages.back().relay_open().channel_id();
+  EXPECT_EQ(link->messages.back().relay_open().service_id(), "openshell.exec/1");
+  auto foreign = ask<Handed<RelayEnd>>(tree->actors().relays, RelayClaim{channel, {Caller::Kind::supervisor, "", "other", false}});
+  EXPECT_EQ(foreign.value.status().code(), absl::StatusCode::kPermissionDenied);
+  auto claimed = ask<Handed<RelayEnd>>(tree->actors().relays, RelayClaim{channel, {Caller::Kind::supervisor, "", id, false}});
+  EXPECT_TRUE(claimed.value.ok()) << "a foreign claim leaves the channel usable";
+  EXPECT_EQ(answers, 1);
+  auto again = ask<Handed<RelayEnd>>(tree->actors().relays, RelayClaim{channel, {Caller::Kind::supervisor, "", id, false}});
+  EXPECT_EQ(again.value.status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(Gateway, GW_ARelayThatNobodyClaimsTimesOutAndOneWithoutSessionToo) {
+  ASSERT_TRUE(create("box").ok());
+  absl::Status why;
+  const auto open = [&] {
+    sys.spawn([&](caf::event_based_actor* self) {
+      self->request(tree->actors().relays, caf::infinite, open_atom::value, RelayRequest{get_id, "", "", 0})
+          .then([&](Handed<RelayEnd>& end) { why = end.value.status(); });
+    });
+    run();
+  };
+  get_id = get("box").metadata().id();
+  open();
+  pass(14'000ms);
+  EXPECT_TRUE(why.ok());
+  pass(2'100ms);
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
+  make_ready("box", one);
+  why = absl::OkStatus();
+  open();
+  pass(11'100ms);
+  EXPECT_EQ(why.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(Gateway, GW_WatchersSeeASnapshotFirstThenEachChangeAndTheEnd) {
+  ASSERT_TRUE(create("box").ok());
+  auto sink = std::make_shared<FakeSink>();
+  auto request = std::make_shared<pb::WatchSandboxRequest>();
+  request->set_follow_status(true);
+  request->set_follow_logs(true);
+  const auto id = get("box").metadata().id();
+  auto outcome = ask<Outcome>(tree->actors().bus, Ask<pb::WatchSandboxRequest>{request, {}}, id, std::shared_ptr<WatchSink>{sink});
+  ASSERT_TRUE(outcome.status.ok());
+  ASSERT_EQ(sink->events.size(), 1U);
+  EXPECT_EQ(sink->events[0].sandbox().status().phase(), pb::SANDBOX_PHASE_PROVISIONING);
+  auto batch = std::make_shared<pb::PushSandboxLogsRequest>();
+  batch->set_sandbox_id(id);
+  batch->add_logs()->set_message("denied api.example.com:443");
+  caf::anon_send(tree->actors().bus, Ask<pb::PushSandboxLogsRequest>{batch, {}});
+  run();
+  EXPECT_EQ(sink->events.back().log().message(), "denied api.example.com:443");
+  EXPECT_FALSE(sink->events.back().cursor().empty());
+  make_ready("box", one);
+  EXPECT_EQ(sink->events.back().sandbox().status().phase(), pb::SANDBOX_PHASE_READY);
+  ASSERT_TRUE(call<pb::DeleteSandboxResponse>(entity("box"), pb::DeleteSandboxRequest{}).ok());
+  EXPECT_TRUE(sink->over);
+}
+
+TEST_F(Gateway, GW_ListsArePagedInOrderAndFilteredBeforeThePageIsCut) {
+  for (int i = 0; i < 5; ++i) {
+    now += 1'000;
+    ASSERT_TRUE(create("box-" + std::to_string(i), [&](auto& r) { (*r.mutable_labels())["odd"] = i % 2 == 1 ? "yes" : "no"; }).ok());
+  }
+  pb::ListSandboxesRequest request;
+  request.set_page_size(2);
+  request.set_label_selector("odd=no");
+  std::vector<std::string> names;
+  std::string token;
+  do {
+    request.set_page_token(token);
+    auto reply = ask<Reply<pb::ListSandboxesResponse>>(
+        tree->actors().index, Ask<pb::ListSandboxesRequest>{std::make_shared<const pb::ListSandboxesRequest>(request), {}},
+        std::string{"default"});
+    ASSERT_TRUE(reply.value.ok()) << reply.value.status();
+    for (const auto& sandbox : (*reply.value)->sandboxes()) names.push_back(sandbox.metadata().name());
+    token = (*reply.value)->next_page_token();
+  } while (!token.empty());
+  EXPECT_THAT(names, ElementsAre("box-0", "box-2", "box-4"));
+  request.set_page_token("damaged");
+  auto reply = ask<Reply<pb::ListSandboxesResponse>>(
+      tree->actors().index, Ask<pb::ListSandboxesRequest>{std::make_shared<const pb::ListSandboxesRequest>(request), {}},
+      std::string{"default"});
+  EXPECT_EQ(reply.value.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(Gateway, GW_ProposalsAreStoredCountedAndWaitForAPerson) {
+  ASSERT_TRUE(create("box").ok());
+  pb::SubmitPolicyAnalysisRequest request;
+  request.set_analysis_mode("mechanistic");
+  auto& chunk = *request.add_proposed_chunks();
+  chunk.set_rule_name("allow-api");
+  *chunk.mutable_proposed_rule() = policy(443).network_policies().at("web");
+  chunk.add_denial_summary_ids(one);
+  chunk.add_denial_summary_ids("not-an-id");
+  request.add_proposed_chunks();
+  auto first = call<pb::SubmitPolicyAnalysisResponse>(entity("box"), request);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->accepted_chunks(), 1U);
+  EXPECT_THAT(first->rejection_reasons(), ElementsAre("chunk missing rule_name"));
+  auto second = call<pb::SubmitPolicyAnalysisResponse>(entity("box"), request);
+  EXPECT_EQ(second->accepted_chunk_ids(0), first->accepted_chunk_ids(0)) << "seen again: the same proposal";
+}
+
+}  // namespace
+}  // namespace openshell::gateway
