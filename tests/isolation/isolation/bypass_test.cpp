@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Bypass,
                                   (param.param.rootless ? "Rootless" : "") + (param.param.mediated ? "MediatedSignals" : "");
                          });
 
-TEST_P(Bypass, D21_EveryRowOfTheTables) {
+TEST_P(Bypass, IS_70_EveryRowOfTheTables) {
   in_sandbox({GetParam().anyip, GetParam().rootless}, [] {
     Workload::Options options;
     options.anyip = GetParam().anyip;
@@ -264,7 +264,7 @@ TEST_P(Bypass, D21_EveryRowOfTheTables) {
   });
 }
 
-TEST(BypassRace, IS_37_RepointedNumberNeverConnectsNatively) {
+TEST(BypassRace, IS_68_RepointedNumberNeverConnectsNatively) {
   in_sandbox({true, false}, [] {
     Workload sandbox;
     ASSERT_TRUE(sandbox.start_probe({"server", "7007"}).ok());

@@ -36,7 +36,7 @@ class Launch : public ::testing::TestWithParam<Mode> {
 INSTANTIATE_TEST_SUITE_P(Modes, Launch, ::testing::Values(Mode{"Root", false}, Mode{"Rootless", true}),
                          [](const auto& param) { return std::string{param.param.name}; });
 
-TEST_P(Launch, R_1_R_2_R_3_R_96_ChildStartsWithNothing) {
+TEST_P(Launch, RT_15_RT_18_IS_04_ChildStartsWithNothing) {
   run([] {
     Workload sandbox;
     const auto result = sandbox.probe({"identity"});
@@ -74,7 +74,7 @@ TEST_P(Launch, Spec_12_1_FailuresAreTold) {
   });
 }
 
-TEST_P(Launch, IS_22_PolicyLayerReadOnlyAndReadWrite) {
+TEST_P(Launch, IS_02_IS_03_IS_23_PolicyLayerReadOnlyAndReadWrite) {
   run([] {
     Workload sandbox;
     ::mkdir("/tmp/rw", 0755);
@@ -140,7 +140,7 @@ TEST_P(Launch, IS_22_MissingPathsByMode) {
   });
 }
 
-TEST_P(Launch, R_34_ProtectedNameMustBeADirectory) {
+TEST_P(Launch, IS_29_IS_30_ProtectedNameMustBeADirectory) {
   run([] {
     auto features = probe_landlock();
     ::mkdir("/tmp/root", 0755);
@@ -159,7 +159,7 @@ TEST_P(Launch, R_34_ProtectedNameMustBeADirectory) {
   });
 }
 
-TEST_P(Launch, R_1_SetUidProgramGainsNothing) {
+TEST_P(Launch, RT_15_SetUidProgramGainsNothing) {
   run([] {
     Workload sandbox;
     // passwd, su and mount carry the set-uid bit on any Debian.
@@ -262,7 +262,7 @@ TEST_P(Launch, R_100_FreezeStopsWhatLeftItsGroup) {
   });
 }
 
-TEST_P(Launch, R_103_AuditEvidenceIsComplete) {
+TEST_P(Launch, IS_50_AuditEvidenceIsComplete) {
   run([] {
     Workload sandbox;
     QualificationInputs inputs{*sandbox.launcher, *sandbox.broker, sandbox.landlock, true, false, "/.openshell/secret"};
@@ -291,7 +291,7 @@ TEST_P(Launch, R_103_AuditEvidenceIsComplete) {
   });
 }
 
-TEST_P(Launch, R_103_EvidenceFallsShortWhereTheLayerIsMissing) {
+TEST_P(Launch, IS_51_EvidenceFallsShortWhereTheLayerIsMissing) {
   run([] {
     Workload sandbox;
     // A file outside /.openshell is no evidence, and is not accepted as one.
@@ -305,7 +305,80 @@ TEST_P(Launch, R_103_EvidenceFallsShortWhereTheLayerIsMissing) {
   });
 }
 
-TEST_P(Launch, R_44_LegacyReadOnlyMode) {
+TEST_P(Launch, IS_53_OnlyFalseFalseIsRefused) {
+  AuditEvidence evidence;
+  evidence.no_new_privileges = evidence.child_dumpable = evidence.core_limit_zero = evidence.native_architecture =
+      evidence.landlock_allow_deny = true;
+  evidence.udp_dns_round_trip = evidence.tcp_dns_round_trip = evidence.tcp_allow_round_trip = evidence.tcp_deny_round_trip =
+      evidence.loopback_confinement = true;
+  evidence.sandbox_dumpable = false;
+  evidence.landlock_abi = kMinimumLandlockAbi;
+  auto& s = evidence.seccomp;
+  s.new_listener = s.notification_round_trip = s.id_validation = s.addfd_send = s.retained_socket_operation = s.proc_fd_identity =
+      s.task_memory_read = s.task_memory_write = true;
+  for (bool cancellation : {false, true}) {
+    for (bool writes_disabled : {false, true}) {
+      s.cancellation = cancellation;
+      s.task_memory_writes_disabled = writes_disabled;
+      EXPECT_EQ(evidence.complete().ok(), cancellation || writes_disabled);
+    }
+  }
+  evidence.capabilities.bounding = 1;
+  EXPECT_FALSE(evidence.complete().ok());
+  evidence.capabilities.bounding = 0;
+  evidence.landlock_abi = 2;
+  EXPECT_FALSE(evidence.complete().ok());
+}
+
+TEST_P(Launch, IS_31_IS_32_OneListenerOnTheLauncherThreadAlone) {
+  run([] {
+    Workload sandbox;
+    int filtered = 0, plain = 0;
+    for (int tid = 1; tid < 64; ++tid) {
+      std::ifstream status{"/proc/self/task/" + std::to_string(tid) + "/status"};
+      for (std::string line; std::getline(status, line);) {
+        if (!line.starts_with("Seccomp_filters:")) continue;
+        line.back() == '0' ? ++plain : ++filtered;
+      }
+    }
+    EXPECT_EQ(filtered, 1);
+    EXPECT_GE(plain, 5) << "receivers, identity threads, watchdog, reaper, main";
+    // A second listener in the same chain is impossible: the workload's own attempt is refused (bypass table), and so is ours.
+    Launcher::Options again;
+    again.landlock = sandbox.landlock;
+    auto second = Launcher::start(again, sandbox.reaper);
+    EXPECT_TRUE(second.ok()) << "another thread may: one listener per launcher";
+  });
+}
+
+TEST_P(Launch, IS_24_NewRootChildrenAreNotGranted) {
+  run([] {
+    Workload sandbox;
+    // Rootless, the root directory belongs to the sandbox's own uid: only Landlock can deny what appears there later.
+    if (::mkdir("/late", 0777) == 0) {
+      std::ofstream{"/late/file"} << "late";
+      EXPECT_THAT(sandbox.run({"/bin/cat", "/late/file"}).err, HasSubstr("Permission denied"));
+    } else {
+      EXPECT_FALSE(GetParam().rootless);
+    }
+    EXPECT_NE(sandbox.run({"/bin/sh", "-c", "ls / 2>/dev/null"}).status.normalized(), 0) << "the root directory itself has no rule";
+  });
+}
+
+TEST_P(Launch, SIG_24_SIG_25_ReservedSignal) {
+  run([] {
+    Workload sandbox;
+    EXPECT_EQ(sandbox.run({"/bin/sh", "-c", "kill -USR2 $$; echo alive"}).status.normalized(), 128 + SIGUSR2) << "exec resets the handler";
+    struct sigaction action {};
+    ASSERT_EQ(::sigaction(SIGUSR2, nullptr, &action), 0);
+    EXPECT_EQ(action.sa_flags & SA_RESTART, 0);
+    action.sa_handler = [](int) {};
+    ASSERT_EQ(::sigaction(SIGUSR2, &action, nullptr), 0);
+    EXPECT_EQ(harden_self().code(), absl::StatusCode::kFailedPrecondition);
+  });
+}
+
+TEST_P(Launch, IS_57_IS_65_LegacyReadOnlyMode) {
   run([] {
     Workload::Options options;
     options.allow_killable = false;
@@ -349,7 +422,7 @@ TEST_P(Launch, R_97_QueueIsBounded) {
   });
 }
 
-TEST_P(Launch, SIG_ThreadedProgramsSignalThemselvesNatively) {
+TEST_P(Launch, SIG_26_ThreadedProgramsSignalThemselves) {
   run([] {
     Workload sandbox;
     // Group and sibling signals, timeout(1), and a thread cancelled by python's faulthandler-free way: kill of a child group.

@@ -594,8 +594,12 @@ static int do_parallel(int argc, char** argv) {
     epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
     const int error = connect(fd, (void*)&address, size) == 0 ? 0 : errno;
     if (now_ms() - t > worst) worst = now_ms() - t;
-    if (error == EINPROGRESS) ++pending;
-    else if (error == 0) ++good;
+    if (error == EINPROGRESS) {
+      ++pending;
+      continue;
+    }
+    epoll_ctl(epoll, EPOLL_CTL_DEL, fd, NULL);
+    if (error == 0) ++good;
     else ++bad;
   }
   const long stall = now_ms() - begin;

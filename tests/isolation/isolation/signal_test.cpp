@@ -44,13 +44,14 @@ TEST_P(Signals, SIG_11_OrdinaryUse) {
   });
 }
 
-TEST_P(Signals, SIG_12_ThreadsAndQueues) {
+TEST_P(Signals, SIG_19_SIG_20_SIG_21_ThreadsAndQueues) {
   run([] {
     Workload sandbox{workload()};
     const auto python =
         sandbox.run({"/usr/bin/python3", "-c",
                      "import ctypes,signal,threading,time,os,errno\n"
                      "libc=ctypes.CDLL(None,use_errno=True)\n"
+                     "signal.pthread_sigmask(signal.SIG_BLOCK,[signal.SIGUSR2])\n"
                      "got=[]\n"
                      "signal.signal(signal.SIGUSR1,lambda *a: got.append(1))\n"
                      "t=threading.Thread(target=time.sleep,args=(0.2,)); t.start()\n"
@@ -87,7 +88,7 @@ TEST_P(Signals, SIG_13_KillAllReachesEverybodyButTheSandbox) {
   });
 }
 
-TEST_P(Signals, SIG_18_NothingIsNotifiedWhereTheKernelScopes) {
+TEST_P(Signals, SIG_26_NothingIsNotifiedWhereTheKernelScopes) {
   run([] {
     Workload sandbox{workload()};
     const auto before = sandbox.broker->statistics().notifications;
@@ -100,7 +101,7 @@ TEST_P(Signals, SIG_18_NothingIsNotifiedWhereTheKernelScopes) {
   });
 }
 
-TEST_P(Signals, SIG_17_NobodyIsContinuedWhileFrozen) {
+TEST_P(Signals, FreezeNobodyIsContinued) {
   run([] {
     if (!GetParam().mediated) return;  // there the repeated passes of freeze() deal with it
     Workload sandbox{workload()};
