@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -144,7 +146,43 @@ std::string Reader::take() {
   return out;
 }
 
+struct Reader::Ahead {
+  explicit Ahead(asio::io_context& io) : finished{io} {}
+  Gate finished;
+  bool done = false;
+  absl::StatusOr<bool> result = false;
+};
+
+void Reader::read_ahead(asio::io_context& io, std::function<void(bool)> on_end) {
+  if (ahead_) return;
+  ahead_ = std::make_shared<Ahead>(io);
+  asio::co_spawn(io, run_ahead(ahead_, std::move(on_end)), asio::detached);
+}
+
+Task<void> Reader::run_ahead(std::shared_ptr<Ahead> ahead, std::function<void(bool)> on_end) {
+  ahead->result = co_await fill_now();
+  ahead->done = true;
+  if (!ahead->result.ok() || !*ahead->result) on_end(!ahead->result.ok());
+  ahead->finished.open();
+}
+
+bool Reader::reading_ahead() const noexcept { return ahead_ && !ahead_->done; }
+
+Task<void> Reader::settle() {
+  const auto ahead = ahead_;
+  if (ahead && !ahead->done) co_await ahead->finished.wait();
+}
+
 Task<absl::StatusOr<bool>> Reader::fill() {
+  if (ahead_) {
+    const auto ahead = std::exchange(ahead_, nullptr);
+    if (!ahead->done) co_await ahead->finished.wait();
+    co_return ahead->result;
+  }
+  co_return co_await fill_now();
+}
+
+Task<absl::StatusOr<bool>> Reader::fill_now() {
   auto more = co_await stream_->read();
   if (!more.ok()) co_return more.status();
   if (more->empty()) co_return false;

@@ -66,8 +66,20 @@ class Reader {
   /// Reads once more. False: the peer ended its direction.
   Task<absl::StatusOr<bool>> fill();
 
+  /// Reads once in the background while nobody else does, so that a peer that goes away is noticed at once. `on_end` runs where the
+  /// stream broke or the peer ended its direction (true: broken). The bytes, if any, are what the next `fill` finds.
+  void read_ahead(asio::io_context& io, std::function<void(bool)> on_end);
+  /// A background read is under way; the stream must not be read otherwise, nor destroyed.
+  [[nodiscard]] bool reading_ahead() const noexcept;
+  Task<void> settle();
+
  private:
+  struct Ahead;
+  Task<absl::StatusOr<bool>> fill_now();
+  Task<void> run_ahead(std::shared_ptr<Ahead> ahead, std::function<void(bool)> on_end);
+
   AsyncStream* stream_;
+  std::shared_ptr<Ahead> ahead_;
   std::string buffer_;
   std::size_t at_ = 0;
 };

@@ -22,7 +22,8 @@ struct Side {
 
 /// Copies one body verbatim and not a byte of what follows it. False: the source ended or broke before the body did, or was malformed.
 Task<bool> copy_body(Reader& from, AsyncStream& to, http::Framing framing, http::ChunkedReader::Side side,
-                     std::atomic<std::uint64_t>& bytes) {
+                     std::atomic<std::uint64_t>& bytes, std::uint64_t* progress = nullptr,
+                     const std::function<void()>& before_last = nullptr) {
   http::ChunkedReader chunks{side};
   std::uint64_t left = framing.length;
   const bool chunked = framing.kind == http::Framing::Kind::kChunked;
@@ -49,6 +50,8 @@ Task<bool> copy_body(Reader& from, AsyncStream& to, http::Framing framing, http:
       from.consume(take);
     }
     bytes += piece.size();
+    if (progress != nullptr) ++*progress;
+    if (before_last && (chunked ? chunks.done() : left == 0)) before_last();
     const auto written = co_await to.write(std::move(piece));
     if (!written.ok()) co_return false;
   }
@@ -63,9 +66,19 @@ struct Upload {
   bool complete = true;
 };
 
+/// Watches a client that has nothing more to say while its response is awaited: one that breaks ends the relay at once, one that ended its
+/// direction ends it when no byte comes down for a while.
+void watch_client(const std::shared_ptr<Relay>& relay, Reader& from_client) {
+  from_client.read_ahead(*relay->core.io, [relay](bool broken) {
+    if (broken) return relay->close();
+    relay->watch_half_closed();
+  });
+}
+
 Task<void> upload_body(std::shared_ptr<Relay> relay, std::shared_ptr<Upload> upload, Reader& from, AsyncStream& to, http::Framing framing) {
   upload->complete = co_await copy_body(from, to, framing, http::ChunkedReader::Side::kRequest, relay->core.counters.bytes_up);
   upload->running = false;
+  if (upload->complete) watch_client(relay, from);
   upload->finished.open();
 }
 
@@ -142,6 +155,7 @@ Task<bool> copy_to_end(std::shared_ptr<Relay> relay, Reader& from, AsyncStream& 
     }
     auto piece = from.take();
     relay->core.counters.bytes_down += piece.size();
+    ++relay->progress;
     const auto written = co_await to.write(std::move(piece));
     if (!written.ok()) co_return false;
   }
@@ -156,9 +170,10 @@ void mask_echo(const RequestContext& context, http::ResponseHead& head) {
   context.relay.core.events->emit(std::move(event));
 }
 
-/// Reads heads until the final one and carries the response. `context` is that of the request.
+/// Reads heads until the final one and carries the response. `context` is that of the request; `complete` runs before its last bytes are
+/// written.
 Task<ExchangeEnd> carry_response(std::shared_ptr<Relay> relay, const RequestContext& context, const std::string& method, Side client,
-                                 Side upstream) {
+                                 Side upstream, const std::function<void()>& complete) {
   while (true) {
     auto length = http::head_length(upstream.reader.buffered(), "HTTP response");
     while (length.ok() && !*length) {
@@ -184,6 +199,9 @@ Task<ExchangeEnd> carry_response(std::shared_ptr<Relay> relay, const RequestCont
       head->fields.remove("connection");
       head->fields.add("Connection", "close");
     }
+    const bool final_without_body =
+        head->status / 100 != 1 && !plan->until_end && plan->framing.kind != http::Framing::Kind::kChunked && plan->framing.length == 0;
+    if (final_without_body) complete();
     const auto written = co_await client.stream.write(http::write_head(*head));
     if (!written.ok()) co_return ExchangeEnd::kAbort;
     if (head->status == 101) co_return ExchangeEnd::kUpgraded;
@@ -195,7 +213,7 @@ Task<ExchangeEnd> carry_response(std::shared_ptr<Relay> relay, const RequestCont
       whole = co_await copy_to_end(relay, upstream.reader, upstream.stream, client.stream, plan->idle_limited);
     } else {
       whole = co_await copy_body(upstream.reader, client.stream, plan->framing, http::ChunkedReader::Side::kResponse,
-                                 relay->core.counters.bytes_down);
+                                 relay->core.counters.bytes_down, &relay->progress, complete);
     }
     if (!whole) co_return ExchangeEnd::kAbort;  // a cut must be visible: never an invented end
     co_return plan->until_end ? ExchangeEnd::kClose : ExchangeEnd::kNext;
@@ -223,8 +241,14 @@ Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context
   if (context.framing.kind == http::Framing::Kind::kChunked || context.framing.length > 0) {
     upload->running = true;
     asio::co_spawn(*relay->core.io, upload_body(relay, upload, client.reader, upstream.stream, context.framing), asio::detached);
+  } else {
+    watch_client(relay, client.reader);
   }
-  auto end = co_await carry_response(relay, context, context.head.method, client, upstream);
+  // With its last bytes on their way a request is over: a policy that no longer allows it has nothing left to cut.
+  const std::function<void()> complete = [&] {
+    if (!upload->running) relay->exchange.reset();
+  };
+  auto end = co_await carry_response(relay, context, context.head.method, client, upstream, complete);
   if (end == ExchangeEnd::kBadGateway) {
     const auto told = co_await client.stream.write(http::refused(502, "upstream_invalid_response", "upstream sent no valid HTTP response"));
     end = told.ok() ? ExchangeEnd::kClose : ExchangeEnd::kAbort;
@@ -245,10 +269,8 @@ Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context
   co_return end;
 }
 
-}  // namespace
-
-Task<void> http_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream,
-                      bool tls) {
+Task<void> http_loop(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream,
+                     bool tls) {
   while (true) {
     auto raw = co_await read_head(relay, client, from_client);
     RequestContext context{*relay, tls, {}, {}, {}, {}, {}, {}, false, false, {}};
@@ -264,7 +286,7 @@ Task<void> http_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader&
     }
     if (refusal) {
       log_refusal(context, *refusal);
-      co_await answer_and_end(relay, client, std::move(refusal->response));
+      co_await answer_and_end(relay, client, from_client, std::move(refusal->response));
       co_return;
     }
     if (!from_upstream.buffered().empty()) co_return relay->close();  // an answer to no question would become one to the next
@@ -277,7 +299,16 @@ Task<void> http_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader&
     if (end == ExchangeEnd::kClose || context.close_after) break;
   }
   co_await upstream.shutdown_write();
-  co_await end_politely(relay, client);
+  co_await end_politely(relay, client, from_client);
+}
+
+}  // namespace
+
+Task<void> http_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream,
+                      bool tls) {
+  co_await http_loop(relay, client, from_client, upstream, from_upstream, tls);
+  if (from_client.reading_ahead()) relay->close();
+  co_await from_client.settle();
 }
 
 }  // namespace openshell::egress

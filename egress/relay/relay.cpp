@@ -60,6 +60,16 @@ void Relay::close() {
   if (upstream) upstream->reset();
 }
 
+void Relay::watch_half_closed() {
+  half_closed.emplace(*core.io, kHalfClosedIdle);
+  half_closed->async_wait([watched = weak_from_this(), seen = progress](const boost::system::error_code& error) {
+    const auto relay = watched.lock();
+    if (error || !relay || relay->closed) return;
+    if (relay->progress == seen) return relay->close();
+    relay->watch_half_closed();
+  });
+}
+
 ActivityEvent Relay::event(EventClass kind, Disposition disposition, Severity severity) const {
   ActivityEvent out;
   out.event_class = kind;
@@ -136,24 +146,25 @@ Task<absl::StatusOr<std::optional<std::string>>> read_head(std::shared_ptr<Relay
   }
 }
 
-Task<void> end_politely(std::shared_ptr<Relay> relay, AsyncStream& client) {
+Task<void> end_politely(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client) {
   Watchdog watchdog{*relay->core.io, client};
   watchdog.arm(kLinger);
   co_await client.shutdown_write();
   // Bytes that nobody reads would turn the end into a reset, which may overtake the answer.
   while (true) {
-    const auto rest = co_await client.read();
-    if (!rest.ok() || rest->empty()) co_return;
+    from_client.take();
+    const auto more = co_await from_client.fill();
+    if (!more.ok() || !*more) co_return;
   }
 }
 
-Task<void> answer_and_end(std::shared_ptr<Relay> relay, AsyncStream& client, std::string response) {
+Task<void> answer_and_end(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, std::string response) {
   Watchdog watchdog{*relay->core.io, client};
   watchdog.arm(kHeadWait);
   const auto written = co_await client.write(std::move(response));
   watchdog.disarm();
   if (!written.ok()) co_return;
-  co_await end_politely(relay, client);
+  co_await end_politely(relay, client, from_client);
 }
 
 }  // namespace openshell::egress

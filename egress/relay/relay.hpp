@@ -42,8 +42,10 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::shared_ptr<DialHandle> dialing = std::make_shared<DialHandle>();
   std::optional<OpenExchange> exchange;
   std::optional<std::pair<std::string, DenialId>> explained;  ///< a denied open that is only answered: reason and id
+  std::uint64_t progress = 0;                                 ///< chunks carried towards the workload
   bool closed = false;
   bool stale = false;  ///< closed because a generation ended it
+  std::optional<asio::steady_timer> half_closed;
 
   [[nodiscard]] policy::Destination destination() const { return {host, port.value, {binary, ancestors, cmdline_paths}}; }
   /// True: it goes on, and belongs to `next` from now on.
@@ -52,6 +54,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   [[nodiscard]] CredentialScope scope(std::string_view path) const;
   /// Breaks both sides.
   void close();
+  /// The client ended its direction: closes when kHalfClosedIdle passes without a byte towards it.
+  void watch_half_closed();
 
   /// An event with everything known of this connection filled in.
   [[nodiscard]] ActivityEvent event(EventClass kind, Disposition disposition, Severity severity) const;
@@ -81,9 +85,9 @@ Task<void> http_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader&
 /// Reads until the class is known. kUndecided: the stream ended or time is up.
 Task<FirstBytes> detect(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, std::chrono::milliseconds wait);
 /// Ends the direction towards the peer and waits until it has had time to read what was sent.
-Task<void> end_politely(std::shared_ptr<Relay> relay, AsyncStream& client);
+Task<void> end_politely(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client);
 /// Sends a last answer, then the same.
-Task<void> answer_and_end(std::shared_ptr<Relay> relay, AsyncStream& client, std::string response);
+Task<void> answer_and_end(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, std::string response);
 /// A complete request head at the front of `from_client`. nullopt: the peer ended before a byte. Errors as http::head_length has them,
 /// UNAVAILABLE where the stream broke or the head did not come in time.
 Task<absl::StatusOr<std::optional<std::string>>> read_head(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client);

@@ -19,7 +19,7 @@ void log_plain(const Relay& relay, Severity severity, std::string message, std::
 }
 
 /// Refuses what is neither TLS nor HTTP/1 where something has to be inspected.
-Task<void> refuse_protocol(std::shared_ptr<Relay> relay, AsyncStream& client, FirstBytes kind) {
+Task<void> refuse_protocol(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, FirstBytes kind) {
   const DenialId id{new_uuid()};
   const auto* detail = kind == FirstBytes::kHttp2 ? "HTTP/2 prior-knowledge (h2c) is not supported for L7-inspected endpoints"
                                                   : "Unsupported tunnel protocol for L7-inspected endpoint";
@@ -31,7 +31,7 @@ Task<void> refuse_protocol(std::shared_ptr<Relay> relay, AsyncStream& client, Fi
   relay->core.events->emit(std::move(event));
   relay->count(true, "l7_parse_rejection");
   auto response = http::refused(403, "unsupported_l7_protocol", detail, id);
-  co_await answer_and_end(relay, client, std::move(response));
+  co_await answer_and_end(relay, client, from_client, std::move(response));
 }
 
 /// TLS towards the workload, then towards the network, then HTTP in between.
@@ -62,7 +62,7 @@ Task<void> terminate_tls(std::shared_ptr<Relay> relay, AsyncStream& client, Read
     const auto request = co_await read_head(relay, *down, from_down);
     if (!request.ok() || !*request) co_return relay->close();
     auto response = http::refused(502, "upstream_tls_failed", fmt::format("TLS to {}:{} failed", relay->host, relay->port.value));
-    co_await answer_and_end(relay, *down, std::move(response));
+    co_await answer_and_end(relay, *down, from_down, std::move(response));
     co_return;
   }
   Reader from_up{**up};
@@ -115,7 +115,7 @@ Task<void> run_relay(std::shared_ptr<Relay> relay) {
   } else if (kind == FirstBytes::kUndecided) {
     relay->close();
   } else if (relay->connection.inspection == policy::Inspection::requests) {
-    co_await refuse_protocol(relay, client, kind);
+    co_await refuse_protocol(relay, client, from_client, kind);
   } else {
     co_await raw_relay(relay, client, from_client, upstream, from_upstream);
   }
@@ -142,7 +142,8 @@ Task<void> run_explained(std::shared_ptr<Relay> relay) {
   } else if (kind != FirstBytes::kHttp) {
     co_return relay->close();
   }
-  const auto raw = co_await read_head(relay, *client, from_tls ? *from_tls : from_carrier);
+  Reader& from_client = from_tls ? *from_tls : from_carrier;
+  const auto raw = co_await read_head(relay, *client, from_client);
   if (!raw.ok() || !*raw) co_return relay->close();
   const auto head = http::parse_request_head(**raw);
   const auto target = head.ok() ? http::canonical_target(head->target, true) : absl::StatusOr<http::Target>{head.status()};
@@ -159,7 +160,7 @@ Task<void> run_explained(std::shared_ptr<Relay> relay) {
                                   relay->explained->second,
                                   relay->generation->agent_proposals};
   auto response = http::policy_denied(denial);
-  co_await answer_and_end(relay, *client, std::move(response));
+  co_await answer_and_end(relay, *client, from_client, std::move(response));
 }
 
 }  // namespace openshell::egress

@@ -141,6 +141,27 @@ TEST(EngineGeneration, CR_ACredentialOfAnotherIdentityEndsItsExchange) {
   server.release();
 }
 
+TEST(EngineGeneration, AClientThatGoesAwayEndsTheRelayAtOnce) {
+  Server server;
+  World world;
+  world.publish(endpoint("a", server.port(), kRest));
+  OpenIntent intent;
+  intent.address = *IpAddress::parse(world.resolve(kHost));
+  intent.port = Port{server.port()};
+  intent.identity = ResolvedIdentity{{kCurl, digest_of(kCurl)}, {}, {}};
+  auto opened = world.open_intent(intent, true);
+  ASSERT_TRUE(opened.wire->write(get("/hang", server.port())));
+  while (server.requests() == 0) std::this_thread::yield();
+  EXPECT_EQ(world.engine().counters().live_relays, 1U);
+  opened.wire->reset();
+  opened.wire.reset();
+  // The response never comes; only the reset of the client can end this.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds{5};
+  while (world.engine().counters().live_relays != 0 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  EXPECT_EQ(world.engine().counters().live_relays, 0U);
+  server.release();
+}
+
 TEST(EngineGeneration, SameContentKeepsNamesWithinTheirTtl) {
   World world;
   world.publish(endpoint("a", 443, kRaw));

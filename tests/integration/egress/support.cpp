@@ -30,6 +30,21 @@ void set_timeout(int fd) {
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
+void tcp_pair(int (&pair)[2]) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  listen(listener, 1);
+  socklen_t size = sizeof address;
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  pair[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(connect(pair[0], reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  pair[1] = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  close(listener);
+}
+
 }  // namespace
 
 Wire::~Wire() {
@@ -83,6 +98,11 @@ std::string Wire::read() {
 void Wire::end_writing() {
   if (ssl_ != nullptr) SSL_shutdown(ssl_);
   shutdown(fd_, SHUT_WR);
+}
+
+void Wire::reset() {
+  const linger hard{1, 0};
+  setsockopt(fd_, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
 }
 
 std::string Wire::alpn() const {
@@ -232,6 +252,10 @@ std::string Server::respond(Wire& wire, const std::string& method, const std::st
     gate_open_.wait_for(std::chrono::seconds{kTestTimeoutSeconds});
     return "there";
   }
+  if (path == "/hang") {
+    gate_open_.wait_for(std::chrono::seconds{kTestTimeoutSeconds});
+    return {};
+  }
   if (path == "/switch") return "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n";
   if (path.starts_with("/big")) return plain(std::string(8 << 20, 'b'));
   return plain(method + " " + path + " " + std::to_string(body.size()));
@@ -269,10 +293,11 @@ World::World(std::function<void(EngineOptions&)> change) {
   sandbox_ca_ = std::make_shared<const pki::CertificateAuthority>(*make("OpenShell Sandbox CA"));
   const auto outside = make("Outside CA");
   server_identity_ = std::make_unique<pki::Identity>(*outside->issue(pki::server_profile(kHost), pki::KeyKind::kP256));
+  outside_ca_ = outside->certificate().to_pem();
   EngineOptions options;
   options.ca = sandbox_ca_;
   options.use_system_roots = false;
-  options.additional_ca_bundle_pem = outside->certificate().to_pem();
+  options.additional_ca_bundle_pem = outside_ca_;
   options.resolvers = {"127.0.0.1:9"};  // nothing answers there: no test asks the world
   if (change) change(options);
   auto engine = Engine::create(std::move(options), events_);
@@ -329,9 +354,13 @@ std::string World::resolve(const std::string& name, std::uint16_t type) {
   return reply->addresses.empty() ? "no data" : reply->addresses.front().str();
 }
 
-World::Opened World::open_intent(OpenIntent intent) {
+World::Opened World::open_intent(OpenIntent intent, bool tcp) {
   int pair[2];
-  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  if (tcp) {
+    tcp_pair(pair);
+  } else {
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  }
   set_timeout(pair[0]);
   std::promise<OpenDecision> decision;
   engine_->open(std::move(intent), make_socket_stream(*engine_, pair[1]),

@@ -40,6 +40,7 @@ class Wire {
   std::string read();
   [[nodiscard]] bool broken() const { return broken_; }
   void end_writing();
+  void reset();
   [[nodiscard]] std::string alpn() const;
   [[nodiscard]] std::string peer_name() const;
   [[nodiscard]] int fd() const { return fd_; }
@@ -127,16 +128,19 @@ class World {
   Opened connect(const std::string& address, std::uint16_t port, const std::string& binary = kCurl);
   /// Resolves, then connects.
   Opened open(const std::string& name, std::uint16_t port, const std::string& binary = kCurl);
-  Opened open_intent(OpenIntent intent);
+  /// `tcp`: the workload's end is a TCP socket, which can be reset.
+  Opened open_intent(OpenIntent intent, bool tcp = false);
 
   Engine& engine() { return *engine_; }
   Events& events() { return *events_; }
   [[nodiscard]] std::string sandbox_ca() const { return sandbox_ca_->certificate().to_pem(); }
+  [[nodiscard]] const std::string& outside_ca() const { return outside_ca_; }
   [[nodiscard]] const pki::Identity& server_identity() const { return *server_identity_; }
   CredentialLedger ledger;
 
  private:
   std::shared_ptr<const pki::CertificateAuthority> sandbox_ca_;
+  std::string outside_ca_;
   std::unique_ptr<pki::Identity> server_identity_;
   std::shared_ptr<Events> events_ = std::make_shared<Events>();
   std::unique_ptr<Engine> engine_;
