@@ -65,12 +65,15 @@ PlatformEvent event_of(const char* type, std::string_view reason, std::string me
 
 Parties ProcessDriver::parties(const records::SandboxState& state) const {
   const Owner own{geteuid(), getegid()};
-  if (context_.mode != LaunchMode::kRoot) return {own, own, own};
+  if (context_.mode == LaunchMode::kSingleId) return {own, own, own};
   const std::uint32_t base = state.id_base();
-  return {own,
-          {base, base},
-          {context_.options.supervisor_uid.value_or(base + kSupervisorInSlot),
-           context_.options.supervisor_gid.value_or(base + kSupervisorInSlot)}};
+  const Owner workload{base, state.gid_base()};
+  if (context_.mode == LaunchMode::kSubordinateIds) return {own, workload, own};
+  const auto& options = context_.options;
+  return {
+      own,
+      workload,
+      {options.supervisor_uid.value_or(base + kSupervisorInSlot), options.supervisor_gid.value_or(state.gid_base() + kSupervisorInSlot)}};
 }
 
 void ProcessDriver::turn(const SandboxPtr& sandbox, Phase phase, std::string_view reason, std::string message) {
@@ -109,16 +112,18 @@ absl::StatusOr<ProcessDriver::SandboxPtr> ProcessDriver::enlist(const SandboxSpe
     state.set_uid(admitted.uid);
     state.set_gid(admitted.gid);
     for (const auto& [key, value] : spec.labels) (*state.mutable_labels())[key] = value;
-    if (context_.mode == LaunchMode::kRoot) {
+    if (context_.mode != LaunchMode::kSingleId) {
       const auto slot = slots_.take(id);
       if (!slot.ok()) return slot.status();
       state.set_has_slot(true);
       state.set_slot(*slot);
       state.set_id_base(slots_.base(*slot));
+      state.set_gid_base(context_.mode == LaunchMode::kRoot ? slots_.base(*slot) : context_.subordinate.gid_first + *slot * kIdsPerSlot);
     }
     sandbox->phase = Phase::kEnded;
     sandboxes_[id] = sandbox;
   }
+  delegate_files(context_, id, parties(state), state.uid(), state.gid());
   absl::Status status = context_.files.make_state(id, parties(state));
   if (status.ok()) status = context_.files.write_driver_file(id, "sandbox.pb", state.SerializeAsString());
   if (status.ok()) return sandbox;
@@ -244,7 +249,7 @@ void ProcessDriver::reconcile() {
   for (const std::string& id : context_.cgroups.existing()) {
     if (!is_known(id)) (void)context_.cgroups.remove(id);
   }
-  if (context_.mode == LaunchMode::kRoot) slots_.release_unknown(is_known);
+  if (context_.mode != LaunchMode::kSingleId) slots_.release_unknown(is_known);
 }
 
 void ProcessDriver::adopt(const std::string& id) {
@@ -262,6 +267,7 @@ void ProcessDriver::adopt(const std::string& id) {
     if (sandbox->state.has_slot()) slot = slots_.retake(sandbox->state.slot(), id);
     sandboxes_[id] = sandbox;
   }
+  delegate_files(context_, id, parties(sandbox->state), sandbox->state.uid(), sandbox->state.gid());
   adopt_generation(sandbox, id);
   if (!slot.ok())
     turn(sandbox, Phase::kEnded, kReasonLaunchFailed, "the kernel ids of this sandbox are taken: " + std::string(slot.message()));

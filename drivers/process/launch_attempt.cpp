@@ -78,6 +78,36 @@ RootInputs root_inputs(const DriverContext& context, const std::string& id, cons
   return inputs;
 }
 
+IdMapping id_mapping(const DriverContext& context, const Parties& parties, std::uint32_t uid, std::uint32_t gid) {
+  IdMapping mapping{{{uid, parties.workload.uid, 1}}, {{gid, parties.workload.gid, 1}}, uid, gid};
+  if (context.mode == LaunchMode::kSubordinateIds) {
+    mapping.uid_map.insert(mapping.uid_map.begin(), {0, parties.driver.uid, 1});
+    mapping.gid_map.insert(mapping.gid_map.begin(), {0, parties.driver.gid, 1});
+  }
+  return mapping;
+}
+
+void delegate_files(const DriverContext& context, const std::string& id, const Parties& parties, std::uint32_t uid, std::uint32_t gid) {
+  if (context.mode != LaunchMode::kSubordinateIds) return;
+  const auto run = [monitor = context.options.monitor_path, ids = context.subordinate](const FileCall& call, const IdMapping& mapping) {
+    return call_in_namespace(monitor, ids, call, mapping);
+  };
+  context.files.delegate(id, id_mapping(context, parties, uid, gid), run);
+}
+
+void set_identity(LaunchPlan& plan, const DriverContext& context, const Parties& parties, std::uint32_t uid, std::uint32_t gid) {
+  IdMapping mapping = id_mapping(context, parties, uid, gid);
+  plan.uid = uid;
+  plan.gid = gid;
+  plan.uid_map = std::move(mapping.uid_map);
+  plan.gid_map = std::move(mapping.gid_map);
+  // As root the files get their owner before there is a user namespace.
+  plan.owner_uid = context.mode == LaunchMode::kRoot ? parties.workload.uid : uid;
+  plan.owner_gid = context.mode == LaunchMode::kRoot ? parties.workload.gid : gid;
+  plan.newuidmap = context.subordinate.newuidmap;
+  plan.newgidmap = context.subordinate.newgidmap;
+}
+
 absl::StatusOr<Descriptor> start_monitor(const std::string& program, const std::string& log, RunningGeneration& running) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("making a socket pair");
@@ -200,14 +230,9 @@ LaunchPlan LaunchAttempt::plan(const RootPlan& root) const {
   p.state_directory = paths.state + "/driver";
   p.mounts = root.steps;
   for (const std::string& directory : context_.cgroups.directories(id())) p.cgroup_procs.push_back(directory + "/cgroup.procs");
-  p.uid = in_.state.uid();
-  p.gid = in_.state.gid();
-  p.uid_map = {{p.uid, in_.parties.workload.uid, 1}};
-  p.gid_map = {{p.gid, in_.parties.workload.gid, 1}};
-  p.owner_uid = context_.mode == LaunchMode::kRoot ? in_.parties.workload.uid : p.uid;
-  p.owner_gid = context_.mode == LaunchMode::kRoot ? in_.parties.workload.gid : p.gid;
+  set_identity(p, context_, in_.parties, in_.state.uid(), in_.state.gid());
   // Only where a limit was asked for and no cgroup takes it: RLIMIT_NPROC counts per uid, which in single id mode is the user's own.
-  if (!context_.cgroups.limits_processes() && context_.mode == LaunchMode::kRoot) p.max_processes = context_.options.sandbox_pids_limit;
+  if (!context_.cgroups.limits_processes() && context_.mode != LaunchMode::kSingleId) p.max_processes = context_.options.sandbox_pids_limit;
   if (!context_.cgroups.limits_memory() && in_.limits.memory_bytes) p.max_address_space = *in_.limits.memory_bytes;
   p.init_argv = context_.options.init_argv;
 #ifdef OPENSHELL_FAULT_POINTS

@@ -12,10 +12,14 @@
 #include "drivers/process/cgroup_limits.hpp"
 #include "drivers/process/fence_evidence.hpp"
 #include "drivers/process/launch_material.hpp"
+#include "drivers/process/mapped_files.hpp"
 #include "drivers/process/process_driver.hpp"
 #include "drivers/process/sandbox_files.hpp"
+#include "process_driver.pb.h"
 
 namespace openshell::drivers::process {
+
+namespace records = internal::process_driver::v1;
 
 /// What all attempts of a driver share; constant after the start.
 struct DriverContext {
@@ -23,7 +27,15 @@ struct DriverContext {
   LaunchMode mode = LaunchMode::kRoot;
   SandboxFiles files;
   CgroupRoot cgroups;
+  SubordinateIds subordinate = {};  ///< Of that mode.
 };
+
+/// Maps of a sandbox whose workload has these kernel ids, and what the caller is in them.
+IdMapping id_mapping(const DriverContext& context, const Parties& parties, std::uint32_t uid, std::uint32_t gid);
+/// In the subordinate mode the workload's files are worked on by a helper from now on; in others nothing happens.
+void delegate_files(const DriverContext& context, const std::string& id, const Parties& parties, std::uint32_t uid, std::uint32_t gid);
+/// The parts of a plan that say who the workload is.
+void set_identity(LaunchPlan& plan, const DriverContext& context, const Parties& parties, std::uint32_t uid, std::uint32_t gid);
 
 /// One generation that runs, as the driver holds it.
 struct RunningGeneration {

@@ -72,7 +72,9 @@ absl::Status try_mode(const DriverContext& context, const Parties& parties) {
     if (auto status = context.files.remove_runtime(id); !status.ok()) return status;
     return context.files.remove_state(id).status();
   };
+  delegate_files(context, id, parties, context.options.sandbox_uid, context.options.sandbox_gid);
   if (auto status = clean(); !status.ok()) return status;
+  delegate_files(context, id, parties, context.options.sandbox_uid, context.options.sandbox_gid);
   absl::Status status = context.files.make_state(id, parties);
   if (status.ok()) status = context.files.make_runtime(id, parties, "");
   if (!status.ok()) {
@@ -93,12 +95,7 @@ absl::Status try_mode(const DriverContext& context, const Parties& parties) {
     plan.root_directory = paths.runtime + "/driver/root";
     plan.state_directory = paths.state + "/driver";
     plan.mounts = root->steps;
-    plan.uid = context.options.sandbox_uid;
-    plan.gid = context.options.sandbox_gid;
-    plan.uid_map = {{plan.uid, parties.workload.uid, 1}};
-    plan.gid_map = {{plan.gid, parties.workload.gid, 1}};
-    plan.owner_uid = context.mode == LaunchMode::kRoot ? parties.workload.uid : plan.uid;
-    plan.owner_gid = context.mode == LaunchMode::kRoot ? parties.workload.gid : plan.gid;
+    set_identity(plan, context, parties, context.options.sandbox_uid, context.options.sandbox_gid);
     plan.init_argv = {"/bin/true"};
     auto control = start_monitor(context.options.monitor_path, paths.state + "/driver/launcher.log", running);
     status = control.ok() ? send_frame(control->get(), Word::kPrepare, encode(plan)) : control.status();

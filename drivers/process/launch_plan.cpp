@@ -60,6 +60,10 @@ template <class A>
 void fields(A& a, SupervisorPlan& x) {
   a(x.path, x.argv, x.environment, x.uid, x.gid, x.change_identity);
 }
+template <class A>
+void fields(A& a, FileCall& x) {
+  a(x.method, x.state_dir, x.runtime_dir, x.id, x.party, x.name, x.content, x.mode, x.uid, x.gid);
+}
 
 class Writer {
  public:
@@ -155,6 +159,8 @@ template std::string encode(const LaunchPlan&);
 template absl::StatusOr<LaunchPlan> decode(std::string_view);
 template std::string encode(const SupervisorPlan&);
 template absl::StatusOr<SupervisorPlan> decode(std::string_view);
+template std::string encode(const FileCall&);
+template absl::StatusOr<FileCall> decode(std::string_view);
 template std::string encode(const NetworkFacts&);
 template absl::StatusOr<NetworkFacts> decode(std::string_view);
 template std::string encode(const std::vector<OutsideListener>&);

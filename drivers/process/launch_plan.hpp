@@ -124,16 +124,34 @@ struct SupervisorPlan {
   bool change_identity = false;
 };
 
+/// The namespace in which a helper works on files of mapped ids, as the driver (0) and as the workload.
+struct IdMapping {
+  std::vector<IdMapLine> uid_map, gid_map;
+  std::uint32_t uid = 0, gid = 0;  ///< The workload's, inside.
+};
+
+/// One call of SandboxFiles, carried out by a helper in such a namespace.
+struct FileCall {
+  enum class Method : std::uint8_t { kMakeState, kMakeRuntime, kResetForGeneration, kWriteRuntimeFile, kRemoveRuntime, kRemoveState };
+  Method method = Method::kMakeState;
+  std::string state_dir, runtime_dir;
+  std::string id, party, name, content;
+  std::uint32_t mode = 0;
+  std::uint32_t uid = 0, gid = 0;  ///< The workload's, inside.
+};
+
 /// Messages. The driver asks, the monitor answers each with kOk-like or kFailed.
 enum class Word : std::uint8_t {
   kPrepare = 1,  ///< LaunchPlan -> kPrepared(pid) | kFailed(text)
   kProbe,        ///< list of OutsideListener -> kFacts(NetworkFacts)
   kEndLauncher,  ///< -> kDone
   kRelease,      ///< SupervisorPlan -> kStarted(pid)
+  kFileCall,     ///< FileCall -> kDone; to a helper, which first says kNeedMaps
   kPrepared = 64,
   kFacts,
   kDone,
   kStarted,
+  kNeedMaps,
   kFailed,
 };
 

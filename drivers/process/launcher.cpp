@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "drivers/process/mapped_files.hpp"
 #include "drivers/process/mounting.hpp"
 #include "drivers/process/network_namespace.hpp"
 
@@ -83,31 +84,9 @@ std::string map_text(const std::vector<IdMapLine>& lines) {
   return text;
 }
 
-absl::Status run_mapper(const std::string& program, pid_t child, const std::vector<IdMapLine>& lines) {
-  std::vector<std::string> words{program, std::to_string(child)};
-  for (const IdMapLine& line : lines) {
-    for (const std::uint32_t number : {line.inside, line.outside, line.count}) words.push_back(std::to_string(number));
-  }
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    execv(program.c_str(), argv.data());
-    _exit(kExitExecFailed);
-  }
-  int status = 0;
-  if (pid < 0 || waitpid(pid, &status, 0) != pid) return system_error("running " + program);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return absl::FailedPreconditionError(program + " refused the id map");
-  return absl::OkStatus();
-}
-
 absl::Status write_maps(const LaunchPlan& plan, pid_t child) {
   const std::string proc = "/proc/" + std::to_string(child);
-  if (plan.mode == LaunchMode::kSubordinateIds) {
-    if (auto status = run_mapper(plan.newuidmap, child, plan.uid_map); !status.ok()) return status;
-    return run_mapper(plan.newgidmap, child, plan.gid_map);
-  }
+  if (plan.mode == LaunchMode::kSubordinateIds) return map_process(plan.newuidmap, plan.newgidmap, child, plan.uid_map, plan.gid_map);
   if (auto status = write_once(proc + "/uid_map", map_text(plan.uid_map)); !status.ok()) return status;
   if (plan.mode == LaunchMode::kSingleId) {
     if (auto status = write_once(proc + "/setgroups", "deny"); !status.ok()) return status;

@@ -178,16 +178,36 @@ absl::StatusOr<Descriptor> lock_state(const std::string& state_dir) {
 
 Parties probe_parties(const DriverContext& context) {
   const Owner own{geteuid(), getegid()};
-  if (context.mode != LaunchMode::kRoot) return {own, own, own};
   const std::uint32_t base = context.options.sandbox_uid_range.last - (kIdsPerSlot - 1);
-  return {own, {base, base}, {base + kSupervisorInSlot, base + kSupervisorInSlot}};
+  if (context.mode == LaunchMode::kRoot) return {own, {base, base}, {base + kSupervisorInSlot, base + kSupervisorInSlot}};
+  const std::uint32_t gid_base = context.subordinate.gid_first + (base - context.options.sandbox_uid_range.first);
+  return {own, context.mode == LaunchMode::kSubordinateIds ? Owner{base, gid_base} : own, own};
+}
+
+// Modes that this caller may have, best first, with why a better one is out of reach.
+std::vector<LaunchMode> candidates(DriverContext& context, std::vector<std::string>& notes) {
+  if (geteuid() == 0) return {LaunchMode::kRoot};
+  auto ids = find_subordinate_ids();
+  if (!ids.ok()) {
+    notes.push_back("no subordinate ids: " + std::string(ids.status().message()));
+    return {LaunchMode::kSingleId};
+  }
+  constexpr std::uint32_t kSubordinateIdCount = 65'536;
+  context.options.sandbox_uid_range = {ids->uid_first, ids->uid_first + kSubordinateIdCount - 1};
+  context.subordinate = std::move(*ids);
+  return {LaunchMode::kSubordinateIds, LaunchMode::kSingleId};
 }
 
 // OK, or why this host runs no sandboxes.
 absl::Status choose_mode(DriverContext& context, std::vector<std::string>& notes) {
   if (auto status = check_landlock(); !status.ok()) return status;
-  context.mode = geteuid() == 0 ? LaunchMode::kRoot : LaunchMode::kSingleId;
-  const absl::Status tried = try_mode(context, probe_parties(context));
+  absl::Status tried;
+  for (const LaunchMode mode : candidates(context, notes)) {
+    context.mode = mode;
+    tried = try_mode(context, probe_parties(context));
+    if (tried.ok()) break;
+    notes.push_back("mode " + std::string(to_string(mode)) + " does not work here: " + std::string(tried.message()));
+  }
   if (!tried.ok()) {
     const std::string blocking = blocking_settings();
     return absl::FailedPreconditionError("the process driver can not run sandboxes on this host (mode " +
@@ -219,8 +239,10 @@ absl::StatusOr<std::unique_ptr<ComputeDriver>> make_process_driver(ProcessDriver
         !status.ok()) {
       return status;
     }
-    if (auto slots = open_base(options.slots_dir, 0711); !slots.ok()) return slots.status();
+  } else {
+    options.slots_dir = options.runtime_dir + "/../uid-slots";  // subordinate ids are the user's own
   }
+  if (auto slots = open_base(options.slots_dir, as_root ? 0711 : 0700); !slots.ok()) return slots.status();
   DriverContext context;
   auto files = SandboxFiles::open(options.state_dir, options.runtime_dir, as_root);
   if (!files.ok()) return files.status();

@@ -71,7 +71,28 @@ absl::StatusOr<SandboxFiles> SandboxFiles::open(const std::string& state_dir, co
   return files;
 }
 
+void SandboxFiles::delegate(const std::string& id, IdMapping mapping, Delegate run) const {
+  const std::lock_guard lock{delegates_->mutex};
+  delegates_->by_id[id] = {std::move(mapping), std::move(run)};
+}
+
+std::unique_ptr<absl::Status> SandboxFiles::delegated(FileCall call) const {
+  Delegated found;
+  {
+    const std::lock_guard lock{delegates_->mutex};
+    const auto at = delegates_->by_id.find(call.id);
+    if (at == delegates_->by_id.end()) return nullptr;
+    found = at->second;
+  }
+  call.state_dir = state_dir_;
+  call.runtime_dir = runtime_dir_;
+  call.uid = found.mapping.uid;
+  call.gid = found.mapping.gid;
+  return std::make_unique<absl::Status>(found.run(call, found.mapping));
+}
+
 absl::Status SandboxFiles::make_state(const std::string& id, const Parties& parties) const {
+  if (const auto done = delegated({.method = FileCall::Method::kMakeState, .id = id})) return *done;
   auto state = make_directory(sandboxes_.get(), id, 0711, parties.driver);
   if (!state.ok()) return state.status();
   if (auto status = make_all(
@@ -89,6 +110,7 @@ absl::Status SandboxFiles::make_state(const std::string& id, const Parties& part
 }
 
 absl::Status SandboxFiles::make_runtime(const std::string& id, const Parties& parties, const std::string& bundle) const {
+  if (const auto done = delegated({.method = FileCall::Method::kMakeRuntime, .id = id, .content = bundle})) return *done;
   if (auto status = remove_runtime(id); !status.ok()) return status;
   auto runtime = make_directory(runtime_.get(), id, 0711, parties.driver);
   if (!runtime.ok()) return runtime.status();
@@ -108,6 +130,7 @@ absl::Status SandboxFiles::make_runtime(const std::string& id, const Parties& pa
 }
 
 absl::Status SandboxFiles::reset_for_generation(const std::string& id, const Parties& parties) const {
+  if (const auto done = delegated({.method = FileCall::Method::kResetForGeneration, .id = id})) return *done;
   for (const char* name : {"exit.json", "stopped", "generation", "evidence.json"}) {
     if (auto status = remove_driver_file(id, name); !status.ok()) return status;
   }
@@ -141,6 +164,15 @@ absl::Status SandboxFiles::remove_driver_file(const std::string& id, const std::
 
 absl::Status SandboxFiles::write_runtime_file(const std::string& id, const std::string& party, const std::string& name,
                                               std::string_view content, std::uint32_t mode, Owner owner) const {
+  if (party != "supervisor" && party != "driver") {
+    FileCall call{.method = FileCall::Method::kWriteRuntimeFile,
+                  .id = id,
+                  .party = party,
+                  .name = name,
+                  .content = std::string(content),
+                  .mode = mode};
+    if (const auto done = delegated(std::move(call))) return *done;
+  }
   auto directory = walk(runtime_.get(), id + "/" + party);
   if (!directory.ok()) return directory.status();
   return write_file(directory->get(), name, content, mode, owner);
@@ -155,8 +187,20 @@ std::string SandboxFiles::confirmed_generation(const std::string& id) const {
   return *text;
 }
 
-absl::Status SandboxFiles::remove_runtime(const std::string& id) const { return remove_tree(runtime_.get(), id).status(); }
-absl::StatusOr<bool> SandboxFiles::remove_state(const std::string& id) const { return remove_tree(sandboxes_.get(), id); }
+absl::Status SandboxFiles::remove_runtime(const std::string& id) const {
+  if (const auto done = delegated({.method = FileCall::Method::kRemoveRuntime, .id = id})) return *done;
+  return remove_tree(runtime_.get(), id).status();
+}
+
+absl::StatusOr<bool> SandboxFiles::remove_state(const std::string& id) const {
+  const bool there = faccessat(sandboxes_.get(), id.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  if (const auto done = delegated({.method = FileCall::Method::kRemoveState, .id = id})) {
+    const std::lock_guard lock{delegates_->mutex};
+    if (done->ok()) delegates_->by_id.erase(id);
+    return done->ok() ? absl::StatusOr<bool>(there) : absl::StatusOr<bool>(*done);
+  }
+  return remove_tree(sandboxes_.get(), id);
+}
 
 std::vector<std::string> SandboxFiles::known() const {
   std::vector<std::string> ids;

@@ -5,15 +5,17 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "drivers/process/directories.hpp"
-#include "process_driver.pb.h"
+#include "drivers/process/launch_plan.hpp"
 
 namespace openshell::drivers::process {
-
-namespace records = internal::process_driver::v1;
 
 /// Who owns what, kernel numbers.
 struct Parties {
@@ -61,11 +63,28 @@ class SandboxFiles {
   /// true: there was something.
   [[nodiscard]] absl::StatusOr<bool> remove_state(const std::string& id) const;
 
+  /// From now on calls that touch the workload's files of this sandbox are carried out by `run` in a namespace with these maps: without
+  /// root the driver itself has no right to files of subordinate ids. Thread-safe.
+  using Delegate = std::function<absl::Status(const FileCall&, const IdMapping&)>;
+  void delegate(const std::string& id, IdMapping mapping, Delegate run) const;
+
   /// Ids that have an S, an R.
   [[nodiscard]] std::vector<std::string> known() const;
   [[nodiscard]] std::vector<std::string> running_directories() const;
 
  private:
+  struct Delegated {
+    IdMapping mapping;
+    Delegate run;
+  };
+  struct Delegates {
+    std::mutex mutex;
+    std::map<std::string, Delegated> by_id;
+  };
+  /// nullptr: done here. Otherwise the status of the delegated call.
+  [[nodiscard]] std::unique_ptr<absl::Status> delegated(FileCall call) const;
+
+  std::shared_ptr<Delegates> delegates_ = std::make_shared<Delegates>();
   std::string state_dir_, runtime_dir_;
   Descriptor sandboxes_, runtime_;
 };
