@@ -285,10 +285,10 @@ void ScriptedDecider::run() {
 
 void ScriptedDecider::decide(const Timed& timed) {
   if (timed.port / 100 != 10) {
-    (void)broker_->deny(timed.id, DenyReason::PolicyDenied);
+    (void)broker_.load()->deny(timed.id, DenyReason::PolicyDenied);
     return;
   }
-  auto relay = broker_->allow(timed.id);
+  auto relay = broker_.load()->allow(timed.id);
   if (!relay.ok()) {
     failed_allows_.fetch_add(1);
     return;

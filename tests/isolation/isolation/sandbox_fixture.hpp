@@ -2,6 +2,7 @@
 // PID 1, where openshell-sandbox would be. Assertions made in the body count: its failures become the test's.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -56,7 +57,7 @@ class ScriptedDecider : public OpenDecider {
   void decide(const Timed& timed);
   static void echo(FileDescriptor relay, int port);
 
-  Broker* broker_ = nullptr;
+  std::atomic<Broker*> broker_{nullptr};
   mutable std::mutex mutex_;
   mutable std::condition_variable wake_;
   std::priority_queue<Timed> queue_;
