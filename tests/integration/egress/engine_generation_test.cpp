@@ -20,6 +20,7 @@ std::string rest_rules(const std::string& path) {
       "        protocol: rest\n        enforcement: enforce\n        rules:\n          - allow: {{method: GET, path: \"{}\"}}\n", path);
 }
 
+// FB-06
 TEST(EngineGeneration, FB_06_AnUnrelatedRuleKeepsARelay) {
   Server server;
   World world;
@@ -34,6 +35,7 @@ TEST(EngineGeneration, FB_06_AnUnrelatedRuleKeepsARelay) {
   EXPECT_EQ(read_message(*opened.wire).status, 200);
 }
 
+// FB-06
 TEST(EngineGeneration, FB_06_ARevokedRuleResetsARelay) {
   Server server;
   World world;
@@ -87,6 +89,7 @@ TEST(EngineGeneration, FB_06_AResponseInFlightGoesOnWhenItsRequestIsStillAllowed
   }
 }
 
+// NET-37
 TEST(EngineGeneration, FB_06_TheNextRequestMeetsTheNewRules) {
   Server server;
   World world;

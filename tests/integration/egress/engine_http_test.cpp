@@ -31,6 +31,7 @@ Message ask(Wire& wire, const std::string& bytes, bool head_only = false) {
   return read_message(wire, head_only);
 }
 
+// L7-01
 TEST(EngineHttp, L7_AllowsByMethodAndPathAndKeepsTheConnection) {
   Server server;
   World world;
@@ -261,6 +262,7 @@ ProviderEnvironment generic_token() {
   return environment;
 }
 
+// CR-83, CR-76, CR-27
 TEST(EngineHttp, CR_PlaceholderIsResolvedUpstreamAndNeverSeenDownstream) {
   World world;
   Server plain;
@@ -295,6 +297,7 @@ TEST(EngineHttp, CR_PlaceholderIsResolvedUpstreamAndNeverSeenDownstream) {
   EXPECT_THAT(all, Not(HasSubstr("API_TOKEN")));
 }
 
+// CR-85, CR-72, CR-73
 TEST(EngineHttp, CR_PlaceholdersThatMayNotResolveAreRefusedHere) {
   World world;
   Server server;
@@ -329,6 +332,7 @@ TEST(EngineHttp, CR_PlaceholdersThatMayNotResolveAreRefusedHere) {
   EXPECT_THAT(world.events().all_text(), Not(HasSubstr("API_TOKEN")));
 }
 
+// CR-28, CR-30, CR-68
 TEST(EngineHttp, CR_BoundCredentialsKeepToTheirEndpoints) {
   World world;
   Server server;

@@ -15,6 +15,7 @@ std::string raw_policy(std::uint16_t port, const std::string& host = kHost) {
                      host, port);
 }
 
+// NET-44, NET-39
 TEST(EngineOpen, NET_RawRelayBothWaysWithHalfClose) {
   Server server;
   World world;
@@ -28,6 +29,7 @@ TEST(EngineOpen, NET_RawRelayBothWaysWithHalfClose) {
   EXPECT_FALSE(opened.wire->broken());
 }
 
+// NET-52, BIN-20, BIN-24, NET-07
 TEST(EngineOpen, NET_DeniesByPortBinaryAndName) {
   Server server;
   World world;
@@ -49,6 +51,7 @@ TEST(EngineOpen, NET_DeniesByPortBinaryAndName) {
   EXPECT_EQ(server.requests(), 0);
 }
 
+// BIN-21
 TEST(EngineOpen, NET_AnAncestorMayBeTheListedProgram) {
   Server server;
   World world;
@@ -58,6 +61,7 @@ TEST(EngineOpen, NET_AnAncestorMayBeTheListedProgram) {
   EXPECT_TRUE(world.open(kHost, server.port(), kPython).wire);
 }
 
+// NET-46, NET-45
 TEST(EngineOpen, NET_LiteralAddresses) {
   World world;
   world.publish(
@@ -74,6 +78,7 @@ TEST(EngineOpen, NET_LiteralAddresses) {
   EXPECT_THAT(denials[0].reason, HasSubstr("not in allowed_ips"));
 }
 
+// NET-54
 TEST(EngineOpen, NET_StaleAndUnknownSyntheticAddressesAreInvalid) {
   World world;
   world.publish(raw_policy(443));
@@ -97,6 +102,7 @@ TEST(EngineOpen, NET_ANameAllowedMeanwhileIsDeniedOnceMoreWithoutAProposal) {
   EXPECT_TRUE(world.open(kHost, server.port()).wire);
 }
 
+// BIN-19
 TEST(EngineOpen, BIN_FirstUsePinsAndAnotherFileIsRefused) {
   Server server;
   World world;
@@ -147,6 +153,7 @@ TEST(EngineOpen, NET_StreamLimit) {
   EXPECT_EQ(world.open(kHost, server.port()).denied.kind, DenialKind::kResourceExhausted);
 }
 
+// NET-63
 TEST(EngineOpen, NET_ExplainAnswersHttpAndTlsAndDialsNothing) {
   Server server;
   World world;
@@ -184,6 +191,7 @@ TEST(EngineOpen, L7_WithoutACaNothingInspectedOpens) {
   EXPECT_EQ(world.open(kHost, server.port()).denied.kind, DenialKind::kPolicyDenied);
 }
 
+// NET-61
 TEST(EngineOpen, NET_DnsTable) {
   World world;
   world.publish(raw_policy(443));

@@ -40,6 +40,7 @@ TEST(Placeholder, CR_MarkersAreSeenRawAndDecodedOnce) {
   EXPECT_EQ(redact_placeholders("/a/openshell:resolve:env:/b"), std::nullopt);
 }
 
+// CR-80, CR-81
 TEST(Placeholder, CR_ReservedKeys) {
   EXPECT_TRUE(is_reserved_key("v1_A"));
   EXPECT_TRUE(is_reserved_key("s" + std::string(64, '0') + "_A"));
@@ -95,6 +96,7 @@ struct Ledger {
   }
 };
 
+// CR-29
 TEST(Credentials, CR_BoundKeysResolveAtTheirEndpointsOnly) {
   Ledger world;
   const auto token = world.install(bound(41, "one"));
@@ -109,6 +111,7 @@ TEST(Credentials, CR_BoundKeysResolveAtTheirEndpointsOnly) {
   EXPECT_EQ(world.resolve("openshell:resolve:env:v41_OTHER"), "unavailable");
 }
 
+// CR-65, CR-78
 TEST(Credentials, CR_RotationKeepsOldPlaceholdersAndAnotherIdentityKillsThem) {
   Ledger world;
   const auto first = world.install(bound(1, "one"));
@@ -122,6 +125,7 @@ TEST(Credentials, CR_RotationKeepsOldPlaceholdersAndAnotherIdentityKillsThem) {
   EXPECT_EQ(world.resolve("openshell:resolve:env:v50_KEY"), "other");
 }
 
+// CR-57, CR-61
 TEST(Credentials, CR_StableHandlesFollowRotationAndDieWithTheirHandle) {
   Ledger world;
   const auto token = world.install(bound(1, "one", "refresh:a", std::string(64, 'a')));
@@ -131,6 +135,7 @@ TEST(Credentials, CR_StableHandlesFollowRotationAndDieWithTheirHandle) {
   EXPECT_EQ(world.resolve(token), "unavailable");
 }
 
+// CR-40, CR-41
 TEST(Credentials, CR_FailedFetchRevokesAndTheSameIdentityRecovers) {
   Ledger world;
   const auto token = world.install(bound(1, "one"));
@@ -167,6 +172,7 @@ TEST(Credentials, CR_ExpiredAndUnprintableValuesDoNotResolve) {
   EXPECT_EQ(world.resolve(world.install(bound(2, "a\r\nX: y", "p9:KEY"))), "unavailable");
 }
 
+// CR-39
 TEST(Credentials, CR_InvalidMetadataRejectsTheSet) {
   CredentialLedger ledger;
   auto both = bound(1, "one");

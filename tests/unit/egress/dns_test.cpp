@@ -118,6 +118,7 @@ TEST(DnsNames, NET_Kinds) {
 
 const Clock::time_point kStart{};
 
+// NET-48
 TEST(MappingTable, NET_SameKeySameAddressOtherContractOtherAddress) {
   MappingTable table{1};
   const auto publish = [&](const char* name, const char* identity, std::uint64_t generation = 1) {
@@ -131,6 +132,7 @@ TEST(MappingTable, NET_SameKeySameAddressOtherContractOtherAddress) {
   EXPECT_TRUE(absl::IsAborted(table.publish("a.test", "x", {}, 300s, 1, kStart).status()));
 }
 
+// NET-49
 TEST(MappingTable, NET_MappingsExpireAndKeepTheirAddress) {
   MappingTable table{0};
   const auto address = (*table.publish("a.test", "x", {}, 300s, 1, kStart))->synthetic;

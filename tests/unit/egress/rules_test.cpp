@@ -77,6 +77,7 @@ ResolvedIdentity chain(const std::string& path, char digest = 'a') {
   return {{path, std::string(64, digest)}, {{"/bin/sh", std::string(64, 'b')}}, {}};
 }
 
+// BIN-15, BIN-17, BIN-18
 TEST(BinaryPins, BIN_FirstUseIsForEver) {
   BinaryPins pins;
   EXPECT_TRUE(pins.verify(chain("/bin/a")).ok());
@@ -87,6 +88,7 @@ TEST(BinaryPins, BIN_FirstUseIsForEver) {
   EXPECT_EQ(pins.verify(chain("/bin/a", 'c')).message().find("cccc"), absl::string_view::npos);
 }
 
+// BIN-14
 TEST(BinaryPins, BIN_AnythingUnknownPinsNothing) {
   BinaryPins pins;
   EXPECT_FALSE(pins.verify(FailedIdentity{"gone"}).ok());
