@@ -18,7 +18,7 @@ std::string message(const boundary::Response& response) {
   return error ? error->message : std::string(boundary::result_name(response));
 }
 
-TEST_F(SandboxProcess, DiscoverAttachConfirmStart) {
+TEST_F(SandboxProcess, ST_16_ST_20_DiscoverAttachConfirmStart) {
   ASSERT_NO_FATAL_FAILURE(start());
   const auto policy_file = client->ask(boundary::DiscoverPolicy{});
   ASSERT_TRUE(std::holds_alternative<boundary::ImagePolicy>(policy_file));
@@ -69,7 +69,7 @@ TEST_F(SandboxProcess, TenMebibytesArriveWhole) {
   std::printf("exec of true: %.1f ms\n", std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count() / 20);
 }
 
-TEST_F(SandboxProcess, WorkloadIsConfined) {
+TEST_F(SandboxProcess, RT_10_RT_16_WorkloadIsConfined) {
   ASSERT_NO_FATAL_FAILURE(start());
   EXPECT_NE(exec("ls /.openshell").status->code(), 0);
   EXPECT_NE(exec("cat /.openshell/channel/control.sock").status->code(), 0);
@@ -79,7 +79,7 @@ TEST_F(SandboxProcess, WorkloadIsConfined) {
   EXPECT_NE(exec("kill -9 1").status->code(), 0);
 }
 
-TEST_F(SandboxProcess, ExternalConnectIsDecidedAndRelayed) {
+TEST_F(SandboxProcess, IS_07_IS_37_ExternalConnectIsDecidedAndRelayed) {
   ASSERT_NO_FATAL_FAILURE(start());
   auto accept = client->open(boundary::AcceptNetwork{});
   std::thread supervisor{[&] {
@@ -125,7 +125,7 @@ TEST_F(SandboxProcess, DeniedConnectIsEacces) {
   supervisor.join();
 }
 
-TEST_F(SandboxProcess, DnsGoesThroughTheMediateStream) {
+TEST_F(SandboxProcess, RT_33_RT_35_ST_27_DnsGoesThroughTheMediateStream) {
   ASSERT_NO_FATAL_FAILURE(start());
   auto mediation = client->mediate();
   ASSERT_TRUE(std::holds_alternative<boundary::MediationReady>(*mediation->response()));
@@ -171,7 +171,7 @@ TEST_F(SandboxProcess, KillEndsTheWholeTreeOfAnExec) {
   EXPECT_EQ(exec("pgrep -c sleep").out, "0\n");
 }
 
-TEST_F(SandboxProcess, R_75_ExecIdRunsOnceAndReplayIsRefused) {
+TEST_F(SandboxProcess, CX_41_ExecIdRunsOnceAndReplayIsRefused) {
   ASSERT_NO_FATAL_FAILURE(start());
   const std::string id = new_uuid();
   boundary::Exec request{static_cast<std::uint64_t>(time(nullptr)) * 1000 + 30'000, {}};
@@ -213,7 +213,7 @@ TEST_F(SandboxProcess, MainIsAttachedOnceAndItsExitIsWaitedFor) {
   EXPECT_EQ(exec("echo still").out, "still\n") << "the main process ended, the sandbox goes on";
 }
 
-TEST_F(SandboxProcess, CutLinkFreezesAndTheSameSupervisorRecovers) {
+TEST_F(SandboxProcess, RT_38_RT_44_RT_45_RT_46_CutLinkFreezesAndTheSameSupervisorRecovers) {
   ASSERT_NO_FATAL_FAILURE(start());
   boundary::Exec request{static_cast<std::uint64_t>(time(nullptr)) * 1000 + 30'000, {}};
   request.spec.shell = boundary::ShellSpec{"i=0; while :; do i=$((i+1)); echo $i > /sandbox/n; done", false};
@@ -237,7 +237,7 @@ TEST_F(SandboxProcess, CutLinkFreezesAndTheSameSupervisorRecovers) {
   EXPECT_EQ(std::get<boundary::Attached>(attached).snapshot.processes.size(), 2u) << "main and the loop kept their ids";
 }
 
-TEST_F(SandboxProcess, ExpiryEndsEverythingWithExitCode7) {
+TEST_F(SandboxProcess, RT_47_ExpiryEndsEverythingWithExitCode7) {
   bootstrap.recovery_window_ms = 400;
   ASSERT_NO_FATAL_FAILURE(start());
   const auto begin = std::chrono::steady_clock::now();
@@ -256,7 +256,7 @@ TEST_F(SandboxProcess, TerminateBoundaryAnswersWhenNothingIsLeftThenExits) {
   EXPECT_EQ(exit_code(10), 0);
 }
 
-TEST_F(SandboxProcess, WrongBearerCertificateOrOrderIsRefused) {
+TEST_F(SandboxProcess, RT_25_WrongBearerCertificateOrOrderIsRefused) {
   launch();
   ASSERT_TRUE(eventually(15, [&] { return ::access((dir_ / "channel/control.sock").c_str(), F_OK) == 0; }));
   client = connect();

@@ -37,7 +37,7 @@ BoundaryPolicy policy() {
   return p;
 }
 
-TEST(ControlDigest, CH_PayloadDigestsOfTheContract) {
+TEST(ControlDigest, PayloadDigestsOfTheContract) {
   EXPECT_EQ(payload_digest(DiscoverPolicy{}), "f316ae675411d6d0fc8d903e8ec9fbd7c4cfcff90ba4b9a0ea42ee12e6ecb393");
   EXPECT_EQ(payload_digest(Confirm{}), "c47c155e09b02a1684c146535ab246541a4775d433a91576130bf1a33462b67e");
   EXPECT_EQ(payload_digest(TerminateBoundary{}), "fcb65e1ddb606a79abbbad448847b833e4135ca9cc2f9f8e455fbfc9c3837cc2");
@@ -180,7 +180,7 @@ TEST(ControlResponse, ErrorTextIsBoundedAndAlwaysValid) {
   EXPECT_LE(std::get<Error>(back->response).message.size(), kMaxErrorMessageBytes);
 }
 
-TEST(Audit, R_42_EveryMissingFactIsNamed) {
+TEST(Audit, ST_15_EveryMissingFactIsNamed) {
   BackendAudit audit;
   audit.sandbox_dumpable = false;
   audit.no_new_privileges = audit.child_dumpable = audit.core_limit_zero = audit.native_architecture = audit.landlock_allow_deny = true;
@@ -205,7 +205,7 @@ TEST(Audit, R_42_EveryMissingFactIsNamed) {
   EXPECT_EQ(properties_of(broken).status().message(), "native Linux sandbox audit evidence is incomplete: tcp_deny_round_trip");
 }
 
-TEST(Fence, DigestOfTheContractAndOrder) {
+TEST(Fence, DRV_04_DRV_07_DigestOfTheContractAndOrder) {
   EXPECT_EQ(evidence_digest("g1", "{}"), "d07622f57aba4edee56afae410cae5292e2be5121bd49ac2f30dd65ad4d48b6c");
   OuterFence fence{"g1", {kFenceGuarantees.begin(), kFenceGuarantees.end()}, evidence_digest("g1", "{}")};
   EXPECT_TRUE(check_fence(fence, "g1").ok());

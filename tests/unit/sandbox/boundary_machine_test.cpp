@@ -68,7 +68,7 @@ TEST_F(Machine, TooEarlyIsInvalidAndChangesNothing) {
   EXPECT_EQ(text(machine.admit(request(1, boundary::AcceptNetwork{}))), "execute");
 }
 
-TEST_F(Machine, AttachIsPinnedToOneSupervisorPolicyAndClaims) {
+TEST_F(Machine, RT_43_RT_77_AttachIsPinnedToOneSupervisorPolicyAndClaims) {
   bring_up();
   machine.opened(2);
   EXPECT_EQ(text(machine.admit(request(2, attach(kOther)))), "sandbox runtime is already bound to another supervisor process");
@@ -85,7 +85,7 @@ TEST_F(Machine, AttachIsPinnedToOneSupervisorPolicyAndClaims) {
   EXPECT_EQ(machine.link(), Link::connected) << "the active link is unharmed";
 }
 
-TEST_F(Machine, PolicyIdentityMustBeTheWorkloads) {
+TEST_F(Machine, RT_76_PolicyIdentityMustBeTheWorkloads) {
   machine.opened(1);
   for (const auto& [user, good] : std::vector<std::pair<std::string, bool>>{
            {"1000", true}, {"1001", false}, {"web", true}, {"db", false}, {"ghost", false}, {"sandbox", true}}) {
@@ -120,7 +120,7 @@ TEST_F(Machine, SecondConnectionOfTheSameEpochWaitsAHigherOneTakesOver) {
   EXPECT_EQ(text(machine.admit(request(4, attach()))), "supervisor credential epoch is stale");
 }
 
-TEST_F(Machine, LossFreezesAndTheReplayOfAttachAndConfirmRecovers) {
+TEST_F(Machine, RT_44_FB_13_LossFreezesAndTheReplayOfAttachAndConfirmRecovers) {
   machine.opened(1);
   run(1, attach(), boundary::Attached{{"g", {}}}, "attach-1");
   run(1, boundary::Confirm{}, boundary::Confirmed{}, "confirm-1");

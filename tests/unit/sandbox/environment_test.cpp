@@ -36,7 +36,7 @@ class Environment : public ::testing::Test {
   }
 };
 
-TEST_F(Environment, R_86_MainStartsFromTheImageAndProviderWinsOverUser) {
+TEST_F(Environment, CR_03_UP_37_MainStartsFromTheImageAndProviderWinsOverUser) {
   const auto env = parsed(build_environment(inputs(true)));
   EXPECT_EQ(env.at("API_KEY"), "placeholder");
   EXPECT_EQ(env.at("HOME"), "/data") << "the user's own value overrides ours";
@@ -49,7 +49,7 @@ TEST_F(Environment, R_86_MainStartsFromTheImageAndProviderWinsOverUser) {
     EXPECT_FALSE(env.contains(gone)) << gone;
 }
 
-TEST_F(Environment, R_87_ExecChildrenStartFromNothing) {
+TEST_F(Environment, IS_09_UP_37_ExecChildrenStartFromNothing) {
   auto with = inputs(false);
   with.exec = {{"EXTRA", "1"}, {"HOME", "/exec"}, {"HTTPS_PROXY", "http://x"}};
   const auto env = parsed(build_environment(with));

@@ -23,7 +23,7 @@ class Registry : public ::testing::Test {
   }
 };
 
-TEST_F(Registry, R_75_AnIdIsExecutedOnce) {
+TEST_F(Registry, CX_41_AnIdIsExecutedOnce) {
   const auto id = run("r1", false);
   EXPECT_EQ(id, "g:exec:1");
   EXPECT_EQ(admit("r1").action, Action::resume);
@@ -42,7 +42,7 @@ TEST_F(Registry, ExpiryHasNoLeewayAndNeverEndsARunningProcess) {
   EXPECT_EQ(admit("r1", "d", 100, 99).action, Action::start);
 }
 
-TEST_F(Registry, AcceptedIdsOfAGenerationAreBoundedFailuresIncluded) {
+TEST_F(Registry, CX_40_CX_41_AcceptedIdsOfAGenerationAreBoundedFailuresIncluded) {
   const auto failed = admit("f");
   ledger.failed(failed.process_id, "no such program");
   EXPECT_EQ(admit("f").error.message, "no such program") << "a failure is not tried again under its id";
