@@ -237,7 +237,7 @@ static int setparam_other(void) {
 static int setattr_other(void) { return call3(SYS_sched_setattr, 1, 0, 0); }
 static int setpriority_other(void) { return result(setpriority(PRIO_PROCESS, 1, 19)); }
 static int setpriority_user(void) { return result(setpriority(PRIO_USER, 0, 19)); }
-static int setpriority_own(void) { return result(setpriority(PRIO_PROCESS, 0, 1)); }
+static int setpriority_own(void) { return result(setpriority(PRIO_PROCESS, 0, 19)); }
 static int ioprio_other(void) { return call3(SYS_ioprio_set, 1, 1, 0x6000); }
 static int ioprio_user(void) { return call3(SYS_ioprio_set, 3, 0, 0x6000); }
 static int affinity_sandbox(void) {
