@@ -13,28 +13,21 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/ssl.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl/ssl_stream.hpp>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "api/client_hello.hpp"
+#include "api/http_session.hpp"
 #include "observability/text.hpp"
-#include "storage/store.hpp"
 
 namespace openshell::api {
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
 using tcp = asio::ip::tcp;
 using local = asio::local::stream_protocol;
 using boost::system::error_code;
@@ -82,65 +75,6 @@ std::string bind_unique_name(int fd, std::uint64_t& counter) {
   }
 }
 
-std::shared_ptr<asio::ssl::context> tls_context(const TlsMaterial& tls) {
-  auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
-  error_code error;
-  context->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1 | asio::ssl::context::no_sslv3, error);
-  context->use_certificate_chain(asio::buffer(tls.certificate_chain), error);
-  if (error) return nullptr;
-  const auto key = tls.private_key.reveal();
-  context->use_private_key(asio::buffer(key.data(), key.size()), asio::ssl::context::pem, error);
-  if (error) return nullptr;
-  SSL_CTX_set_alpn_select_cb(
-      context->native_handle(),
-      [](SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* in, unsigned int in_size, void*) {
-        static constexpr unsigned char kHttp1[] = "\x08http/1.1";
-        unsigned char* chosen = nullptr;
-        if (SSL_select_next_proto(&chosen, out_size, kHttp1, sizeof(kHttp1) - 1, in, in_size) != OPENSSL_NPN_NEGOTIATED)
-          return SSL_TLSEXT_ERR_ALERT_FATAL;
-        *out = chosen;
-        return SSL_TLSEXT_ERR_OK;
-      },
-      nullptr);
-  return context;
-}
-
-template <class Stream>
-asio::awaitable<void> serve_http(Stream& stream, HttpHandler handler) {
-  beast::flat_buffer buffer{kMaxHttpHeaderBytes + kMaxHttpBodyBytes};
-  error_code error;
-  while (true) {
-    http::request_parser<http::string_body> parser;
-    parser.header_limit(kMaxHttpHeaderBytes);
-    parser.body_limit(kMaxHttpBodyBytes);
-    beast::get_lowest_layer(stream).expires_after(std::chrono::seconds{kHttpIdleSeconds});
-    co_await http::async_read(stream, buffer, parser, into(error));
-    if (error) co_return;
-    const auto& request = parser.get();
-    const HttpAnswer answer =
-        handler({std::string{request.method_string()}, std::string{request.target()}, std::string{request[http::field::host]}});
-    http::response<http::string_body> response{static_cast<http::status>(answer.status), request.version()};
-    response.set("x-request-id", request.count("x-request-id") == 1 ? std::string{request["x-request-id"]} : storage::new_uuid());
-    if (!answer.body.empty()) response.set(http::field::content_type, answer.content_type);
-    response.keep_alive(request.keep_alive());
-    if (request.method() == http::verb::head) {
-      response.content_length(answer.body.size());
-    } else {
-      response.body() = answer.body;
-      response.prepare_payload();
-    }
-    const bool close = response.need_eof();
-    http::response_serializer<http::string_body> serializer{response};
-    if (request.method() == http::verb::head) serializer.split(true);
-    if (request.method() == http::verb::head) {
-      co_await http::async_write_header(stream, serializer, into(error));
-    } else {
-      co_await http::async_write(stream, serializer, into(error));
-    }
-    if (error || close) co_return;
-  }
-}
-
 class AsioFront final : public Front {
  public:
   explicit AsioFront(FrontOptions options) : options_{std::move(options)}, acceptor_{io_} {}
@@ -148,7 +82,7 @@ class AsioFront final : public Front {
 
   absl::Status listen() {
     if (options_.tls) {
-      tls_ = tls_context(*options_.tls);
+      tls_ = http_tls_context(*options_.tls);
       if (!tls_) return absl::FailedPreconditionError("TLS certificate and key can not be used together");
     }
     if (auto error = bind_to(acceptor_, options_.address, options_.port)) {
@@ -199,7 +133,9 @@ class AsioFront final : public Front {
   static error_code bind_to(tcp::acceptor& acceptor, const std::string& address, std::uint16_t port) {
     error_code error;
     const tcp::endpoint endpoint{asio::ip::make_address(address, error), port};
-    if (!error) acceptor.open(endpoint.protocol(), error);
+    // Asio would make it without close-on-exec, and this process starts others.
+    if (!error)
+      acceptor.assign(endpoint.protocol(), ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error);
     if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error && endpoint.address().is_v6()) acceptor.set_option(asio::ip::v6_only(!endpoint.address().is_unspecified()), error);
     if (!error) acceptor.bind(endpoint, error);
@@ -211,12 +147,16 @@ class AsioFront final : public Front {
   asio::awaitable<std::optional<tcp::socket>> accept(tcp::acceptor& acceptor) {
     while (acceptor.is_open()) {
       error_code error;
-      tcp::socket socket = co_await acceptor.async_accept(into(error));
-      if (!error) {
+      co_await acceptor.async_wait(tcp::acceptor::wait_read, into(error));
+      if (error == asio::error::operation_aborted) break;
+      const int fd = ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd >= 0) {
+        tcp::socket socket{io_};
+        socket.assign(acceptor.local_endpoint(error).protocol(), fd, error);
         socket.set_option(tcp::no_delay(true), error);
         co_return std::move(socket);
       }
-      if (error == asio::error::operation_aborted) break;
+      if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) continue;
       asio::steady_timer pause{io_, std::chrono::milliseconds{50}};
       co_await pause.async_wait(into(error));
     }
@@ -231,23 +171,7 @@ class AsioFront final : public Front {
   }
 
   asio::awaitable<void> accept_http(tcp::acceptor& acceptor, HttpHandler handler) {
-    while (auto socket = co_await accept(acceptor)) asio::co_spawn(io_, plain_http(std::move(*socket), handler), asio::detached);
-  }
-
-  asio::awaitable<void> plain_http(tcp::socket socket, HttpHandler handler) {
-    beast::tcp_stream stream{std::move(socket)};
-    co_await serve_http(stream, std::move(handler));
-  }
-
-  asio::awaitable<void> tls_http(tcp::socket socket) {
-    beast::ssl_stream<beast::tcp_stream> stream{beast::tcp_stream{std::move(socket)}, *tls_};
-    error_code error;
-    beast::get_lowest_layer(stream).expires_after(std::chrono::seconds{kHandshakeSeconds});
-    co_await stream.async_handshake(asio::ssl::stream_base::server, into(error));
-    if (error) co_return;
-    co_await serve_http(stream, options_.http);
-    beast::get_lowest_layer(stream).expires_after(std::chrono::seconds{1});
-    co_await stream.async_shutdown(into(error));
+    while (auto socket = co_await accept(acceptor)) asio::co_spawn(io_, serve_http(std::move(*socket), handler), asio::detached);
   }
 
   asio::awaitable<void> connection(tcp::socket socket) {
@@ -262,11 +186,11 @@ class AsioFront final : public Front {
         if (!tls_) co_await pass_to_grpc(std::move(socket));
         co_return;
       case Opening::kHttpTls:
-        if (tls_) co_await tls_http(std::move(socket));
+        if (tls_) co_await serve_https(std::move(socket), *tls_, options_.http);
         co_return;
       case Opening::kHttp1:
         // Plaintext on a TLS port is dropped without an answer: nothing here may teach a client to go on without TLS.
-        if (!tls_) co_await plain_http(std::move(socket), options_.http);
+        if (!tls_) co_await serve_http(std::move(socket), options_.http);
         co_return;
       case Opening::kUnknown:
       case Opening::kNeedMore:
@@ -309,7 +233,7 @@ class AsioFront final : public Front {
     using namespace asio::experimental::awaitable_operators;
     error_code error;
     local::socket server{io_};
-    server.open(local{}, error);
+    server.assign(local{}, ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), error);
     const std::string name = error ? std::string{} : bind_unique_name(server.native_handle(), counter_);
     if (name.empty()) co_return;
     const auto remote = client.remote_endpoint(error);

@@ -17,7 +17,6 @@ namespace openshell::api {
 
 constexpr std::size_t kMaxOpeningConnections = 1024;  ///< connections whose kind is not known yet; more are closed at once
 constexpr int kOpeningSeconds = 5;                    ///< time for the first bytes of a connection
-constexpr int kHandshakeSeconds = 10;
 
 struct FrontOptions {
   std::string address;             ///< IP literal

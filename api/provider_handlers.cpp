@@ -201,6 +201,7 @@ void create(const ProviderHandlerOptions& options, const Context& ctx, CreatePro
             const Reply<ProviderResponse>& reply) {
   auto workspace = single_workspace(request.workspace_scope());
   if (!workspace.ok()) return reply.fail(workspace.status());
+  if (auto status = check_request_id(request.request_id()); !status.ok()) return reply.fail(status);
   auto creation = take(request, *workspace);
   // Who may not create learns nothing from the checks of the body, so they are told after the transaction has authorised him.
   const absl::Status body = creation.status();
@@ -315,6 +316,7 @@ void remove(const ProviderHandlerOptions& options, const Context& ctx, const Del
             const Reply<DeleteProviderResponse>& reply) {
   auto workspace = single_workspace(request.workspace_scope());
   if (!workspace.ok()) return reply.fail(workspace.status());
+  if (auto status = check_request_id(request.request_id()); !status.ok()) return reply.fail(status);
   auto found = std::make_shared<std::optional<Provider>>();
   options.store->read(
       [ctx, ws = *workspace, name = request.name(), found](Transaction& tx) -> absl::Status {

@@ -1,5 +1,7 @@
 #include "api/workspace_scope.hpp"
 
+#include <algorithm>
+
 #include "api/errors.hpp"
 #include "datamodel.pb.h"
 #include "observability/text.hpp"
@@ -60,6 +62,19 @@ absl::Status ensure_default_workspace(storage::Store& store) {
     object.payload = workspace.SerializeAsString();
     return tx.create(std::move(object)).status();
   });
+}
+
+absl::Status check_request_id(std::string_view id) {
+  if (id.empty()) return absl::OkStatus();
+  bool nil = true;
+  bool fits = id.size() == 36;
+  for (std::size_t i = 0; fits && i < id.size(); ++i) {
+    const bool hyphen = i == 8 || i == 13 || i == 18 || i == 23;
+    const bool hex = (id[i] >= '0' && id[i] <= '9') || (id[i] >= 'a' && id[i] <= 'f') || (id[i] >= 'A' && id[i] <= 'F');
+    fits = hyphen ? id[i] == '-' : hex;
+    nil = nil && (hyphen || id[i] == '0');
+  }
+  return fits && !nil ? absl::OkStatus() : invalid_field("request_id", "must be a nonzero hyphenated UUID (36 characters)");
 }
 
 absl::StatusOr<std::size_t> page_size(std::int32_t wanted) {

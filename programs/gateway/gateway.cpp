@@ -33,6 +33,8 @@ namespace {
 constexpr std::int64_t kCallGraceMs = 500;  ///< calls that run when the gateway ends
 constexpr std::chrono::seconds kControlPlaneLimit{30};
 
+constexpr std::size_t kMaxSocketPath = 107;  ///< unix(7)
+
 struct Descriptor {
   int fd = -1;
   ~Descriptor() {
@@ -93,6 +95,8 @@ class RunningGateway final : public Gateway {
   }
 
  private:
+  std::string grpc_socket() const { return cat(config_.places.run, "/gateway/grpc.sock"); }
+
   absl::Status prepare() {
     auto table = api::AuthorizationTable::build();
     if (!table.ok()) return table.status();
@@ -102,6 +106,9 @@ class RunningGateway final : public Gateway {
       if (!tokens.ok()) return tokens.status();
       tokens_ = *std::move(tokens);
     }
+    if (grpc_socket().size() > kMaxSocketPath)
+      return absl::FailedPreconditionError(
+          cat("socket path ", grpc_socket(), " is longer than ", kMaxSocketPath, " bytes; set OPENSHELL_RUN_DIR to a shorter directory"));
     if (auto status = config_.places.make(::geteuid()); !status.ok()) return status;
     return lock_state(config_.places.state, lock_);
   }
@@ -124,7 +131,7 @@ class RunningGateway final : public Gateway {
     api::FrontOptions options;
     options.address = config_.bind.ip;
     options.port = config_.bind.port;
-    options.grpc_socket = cat(config_.places.run, "/gateway/grpc.sock");
+    options.grpc_socket = grpc_socket();
     if (config_.tls) options.tls = load_tls(*config_.tls);
     options.http = [](const api::HttpRequest&) { return api::HttpAnswer{404, {}, {}}; };
     auto front = api::Front::bind(std::move(options));
@@ -209,7 +216,7 @@ class RunningGateway final : public Gateway {
     options.authenticator = authenticator_.get();
     options.table = &table_;
     options.rate_limit = {config_.rate_limit_requests, config_.rate_limit_window_seconds};
-    options.unix_socket = cat(config_.places.run, "/gateway/grpc.sock");
+    options.unix_socket = grpc_socket();
     if (config_.tls) options.tls = load_tls(*config_.tls);
     options.caller_address = [this](const std::string& peer) { return front_->caller_address(peer); };
     auto shell = api::Shell::start(std::move(options));

@@ -93,7 +93,7 @@ TEST_F(Authentication, AnOperatorNeedsTheUnitTheSettingAndNoBearer) {
   EXPECT_FALSE(ask(on, {"GetProviderCredentials", {}, certificate("ops", {"operator", "openshell-sandbox"})}).ok());
 }
 
-TEST_F(Authentication, ASandboxTokenMustFitTheRecordAsItIsNow) {
+TEST_F(Authentication, GW_12_ASandboxTokenMustFitTheRecordAsItIsNow) {
   const std::string current = sandboxes_.record.gateway_token_id;
   const auto ask_with = [&](const std::string& value, const char* method = "GetSandboxConfig") {
     return ask(kMtls, {method, {value}, certificate("anna", {})});

@@ -9,7 +9,7 @@ namespace {
 
 const std::string kHandle(64, 'a');
 
-TEST(Placeholder, EveryFormComesBackAsItWas) {
+TEST(Placeholder, CR_78_EveryFormComesBackAsItWas) {
   EXPECT_EQ(placeholder(42, "API_TOKEN"), "openshell:resolve:env:v42_API_TOKEN");
   EXPECT_EQ(placeholder(0, "API_TOKEN"), "openshell:resolve:env:API_TOKEN");
   EXPECT_EQ(*parse_placeholder(placeholder(42, "API_TOKEN")), (Placeholder{"API_TOKEN", 42, ""}));

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "observability/text.hpp"
+#include "storage/sqlite_connection.hpp"
 
 namespace openshell::storage {
 namespace {
@@ -360,6 +361,19 @@ TEST(Store, FilesAreForTheirOwnerOnly) {
   }
 }
 
+TEST(Store, GW_25_WritesAheadAndSyncsEveryCommit) {
+  const Directory directory;
+  auto connection = Connection::open(directory.file("db"), Connection::Access::kWrite);
+  ASSERT_TRUE(connection.ok());
+  const auto pragma = [&](const char* name) {
+    auto statement = (*connection)->prepare(cat("PRAGMA ", name));
+    EXPECT_TRUE(*statement->step());
+    return statement->column_text(0);
+  };
+  EXPECT_EQ(pragma("journal_mode"), "wal");
+  EXPECT_EQ(pragma("synchronous"), "2") << "FULL";
+}
+
 TEST(Store, OtherSchemesAreRefusedWithoutTheirPassword) {
   const auto status = open_store("postgres://user:hunter2@host/db").status();
   EXPECT_EQ(status.message(), "unsupported database URL scheme: postgres:");
@@ -393,7 +407,7 @@ TEST(Store, PageTokensSurviveAReopenedDatabase) {
 }
 
 /// A child writes rows and says each that was acknowledged; it is killed in the middle of it.
-TEST(Store, NothingAcknowledgedIsLostWhenTheProcessIsKilled) {
+TEST(Store, GW_25_NothingAcknowledgedIsLostWhenTheProcessIsKilled) {
   const Directory directory;
   const std::string url = cat("sqlite:", directory.file("db"));
   int pipe_ends[2];
