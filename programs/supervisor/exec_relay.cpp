@@ -160,6 +160,8 @@ void ExecRelay::from_relay(absl::StatusOr<std::string> bytes) {
     if (!message.ParseFromString(*text)) return protocol_error("an exec message cannot be parsed");
     take(message);
   }
+  if (closed_) return;
+  if (auto status = in_.append({}); !status.ok()) return protocol_error(std::string{status.message()});  // the length behind the last message
   read_relay();
 }
 

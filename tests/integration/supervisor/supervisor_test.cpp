@@ -280,7 +280,8 @@ TEST_F(SupervisorTest, AllowedAndDeniedConnectionsAndAPolicyChangeThatIsAcknowle
   ASSERT_TRUE(gateway.nudge("n1"));
   EXPECT_TRUE(gateway.wait_for_status(2, v1::POLICY_STATUS_LOADED));
   EXPECT_TRUE(gateway.wait_for_applied("n1"));
-  const auto now_allowed = boundary_->open(host + ":" + std::to_string(second.port()), "/usr/bin/curl", "again");
+  const auto renewed = address_of(boundary_->resolve("host.openshell.internal"));  // a mapping belongs to its policy
+  const auto now_allowed = boundary_->open(renewed + ":" + std::to_string(second.port()), "/usr/bin/curl", "again");
   EXPECT_EQ(now_allowed.decision, boundary::OpenDecision::relay_ready);
   EXPECT_EQ(now_allowed.received, "echo:again");
 }

@@ -16,6 +16,23 @@
 
 namespace openshell::supervisor::test {
 
+/// Actors that re-arm their timers for ever: the test scheduler fires every timer when it stops, so they have to end before.
+class Ended {
+ public:
+  template <class Handle>
+  Handle keep(Handle handle) {
+    actors_.push_back(caf::actor_cast<caf::actor>(handle));
+    return handle;
+  }
+  void end_all() {
+    for (auto& actor : actors_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    actors_.clear();
+  }
+
+ private:
+  std::vector<caf::actor> actors_;
+};
+
 /// Holds one configuration and fails as it is told to.
 struct FakeGateway {
   ConfigSnapshot config;

@@ -41,6 +41,10 @@ class HistoryTest : public openshell::test::VirtualTime {
     gateway.config = snapshot(1, "a");
     start();
   }
+  void TearDown() override {
+    ended.end_all();
+    run();
+  }
 
   ConfigSnapshot snapshot(std::uint64_t version, std::string hash, PolicySource source = PolicySource::sandbox) const {
     ConfigSnapshot out;
@@ -55,7 +59,7 @@ class HistoryTest : public openshell::test::VirtualTime {
 
   void start() {
     client = gateway.spawn(sys);
-    outbox = sys.spawn(status_outbox, client, Reporter{});
+    outbox = ended.keep(sys.spawn(status_outbox, client, Reporter{}));
     auto endpoints = sys.spawn(endpoint_observer, client, Reporter{});
     auto boundary = sys.spawn(boundary_actor, BoundaryOptions{port, host, [](LinkState) {}}, Reporter{});
     publisher = sys.spawn(runtime_publisher, client, outbox, boundary, endpoints,
@@ -63,12 +67,13 @@ class HistoryTest : public openshell::test::VirtualTime {
     PolicyPollerOptions options;
     options.instance_id = "me";
     options.running = gateway.config;
-    poller = sys.spawn(policy_poller, client, publisher, session.spawn(sys), options, Reporter{});
+    poller = ended.keep(sys.spawn(policy_poller, client, publisher, session.spawn(sys), options, Reporter{}));
     run();
   }
 
   void nudge(const std::string& id) { caf::anon_send(poller, nudge_atom::value, id); }
 
+  test::Ended ended;
   test::FakeGateway gateway;
   std::shared_ptr<test::FakeHost> host = std::make_shared<test::FakeHost>();
   std::shared_ptr<test::FakeBoundary> port = std::make_shared<test::FakeBoundary>();
@@ -225,7 +230,7 @@ TEST_F(HistoryTest, ANewEnvironmentIsInstalledAndReportedReadyInItsSession) {
 TEST_F(HistoryTest, ACK_39_ADayOfOutageDoesNotLoseTheInitialAcknowledgement) {
   test::FakeGateway other;
   other.on_report = [](const PolicyStatus&) { return absl::UnavailableError("down"); };
-  auto lonely = sys.spawn(status_outbox, other.spawn(sys), Reporter{});
+  auto lonely = ended.keep(sys.spawn(status_outbox, other.spawn(sys), Reporter{}));
   caf::anon_send(lonely, enqueue_atom::value, PolicyStatus{Revision{1}, PolicyOutcome::loaded, {}, Acknowledgement::initial});
   run();
   for (int hour = 0; hour < 24; ++hour) advance(1h);
@@ -300,7 +305,7 @@ TEST_F(HistoryTest, ACK_18_ACK_28_RandomInterleavingsNeverReorderTheHistory) {
 
 TEST_F(HistoryTest, DenialsAreSubmittedEveryIntervalAndKeptWhereTheGatewayRefuses) {
   auto queue = std::make_shared<DenialQueue>();
-  auto aggregator = sys.spawn(denial_aggregator, queue, client, 10s, Reporter{});
+  auto aggregator = ended.keep(sys.spawn(denial_aggregator, queue, client, 10s, Reporter{}));
   queue->on_fill([&] { caf::anon_send(aggregator, wake_atom::value); });
   run();
   DenialEvent event;

@@ -24,8 +24,12 @@ class SessionTest : public openshell::test::VirtualTime {
     options.random = [] { return 0.0; };
     options.observers.changed = [this](const std::string& id) { sessions.push_back(id); };
     options.observers.nudged = [this](const std::string& id) { nudges.push_back(id); };
-    actor = sys.spawn(session, options, Reporter{});
+    actor = ended.keep(sys.spawn(session, options, Reporter{}));
     caf::anon_send(actor, start_atom::value);
+    run();
+  }
+  void TearDown() override {
+    ended.end_all();
     run();
   }
   template <class What>
@@ -37,6 +41,7 @@ class SessionTest : public openshell::test::VirtualTime {
 
   std::shared_ptr<test::FakeTransport> transport = std::make_shared<test::FakeTransport>();
   std::shared_ptr<test::FakeRelays> relays = std::make_shared<test::FakeRelays>();
+  test::Ended ended;
   test::FakeGateway gateway;
   std::vector<std::string> sessions, nudges;
   Session actor;
@@ -144,10 +149,14 @@ class LogPushTest : public openshell::test::VirtualTime {
     LogPushOptions options;
     options.queue = queue;
     options.transport = transport;
-    actor = sys.spawn(log_push, options, Reporter{});
+    actor = ended.keep(sys.spawn(log_push, options, Reporter{}));
     queue->on_fill([this](bool urgent) { caf::anon_send(actor, wake_atom::value, urgent); });
     run();
     advance(500ms);
+  }
+  void TearDown() override {
+    ended.end_all();
+    run();
   }
   void log(const std::string& text, bool urgent = false) {
     queue->push({{}, "INFO", "t", text, {}}, urgent);
@@ -160,6 +169,7 @@ class LogPushTest : public openshell::test::VirtualTime {
     }
     return out;
   }
+  test::Ended ended;
   std::shared_ptr<LogQueue> queue = std::make_shared<LogQueue>();
   std::shared_ptr<FakeLogTransport> transport = std::make_shared<FakeLogTransport>();
   LogPush actor;
