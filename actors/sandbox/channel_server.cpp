@@ -1,5 +1,6 @@
 #include "actors/sandbox/channel_server.hpp"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
@@ -21,6 +22,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <thread>
@@ -116,7 +118,12 @@ absl::StatusOr<Listening> listen_tcp(const std::string& text) {
     ::close(fd);
     return status;
   }
-  return Listening{fd, port};
+  sockaddr_in bound{};  // the port stands at the same place in both families
+  socklen_t bound_length = sizeof storage;
+  sockaddr_storage name{};
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &bound_length) != 0) return absl::ErrnoToStatus(errno, "getsockname");
+  std::memcpy(&bound, &name, sizeof bound);
+  return Listening{fd, ntohs(bound.sin_port)};
 }
 
 }  // namespace

@@ -362,6 +362,7 @@ class GrpcConnectionServer final : public ConnectionServer {
     builder.SetMaxSendMessageSize(static_cast<int>(boundary::kMaxGrpcMessageBytes));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, ChannelServer::kMaxStreams);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 65'536);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // windows stay: what unread relays hold is streams times 64 KiB
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(ChannelServer::kPingInterval.count()));
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(ChannelServer::kPingTimeout.count()));
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

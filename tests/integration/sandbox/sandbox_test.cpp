@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 
 namespace openshell::sandbox::test {
 namespace {
@@ -64,6 +65,13 @@ TEST_F(SandboxProcess, TenMebibytesArriveWhole) {
   std::printf("10 MiB of output in %.0f ms\n", ms);
   result = exec("wc -c", std::string(3'000'000, 'x'));
   EXPECT_EQ(result.out, "3000000\n");
+  std::ifstream children{"/proc/" + std::to_string(unshare_) + "/task/" + std::to_string(unshare_) + "/children"};
+  pid_t sandbox = 0;
+  children >> sandbox;
+  std::ifstream memory{"/proc/" + std::to_string(sandbox) + "/smaps_rollup"};
+  for (std::string line; std::getline(memory, line);) {
+    if (line.starts_with("Pss_Anon") || line.starts_with("Rss")) std::printf("%s\n", line.c_str());
+  }
   const auto before = std::chrono::steady_clock::now();
   for (int i = 0; i < 20; ++i) EXPECT_EQ(exec("true").status, (boundary::ExitStatus{false, 0}));
   std::printf("exec of true: %.1f ms\n", std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count() / 20);
