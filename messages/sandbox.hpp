@@ -174,7 +174,8 @@ using BrokerControl = Introspectable::extend<
     // From Boundary.
     caf::replies_to<resume_atom>::with<void>>;
 
-/// Gives the one stream of DNS questions to one Mediate call at a time; another waits 20 s for it. Restart: escalates, as for all of these: the death of one ends the process with 70.
+/// Gives the one stream of DNS questions to one Mediate call at a time; another waits 20 s for it. Restart: escalates, as for all of these:
+/// the death of one ends the process with 70.
 using MediationLease = Introspectable::extend<
     // From Boundary.
     caf::reacts_to<mediate_atom, IncomingCall>,
