@@ -20,23 +20,25 @@ struct Side {
   Reader& reader;
 };
 
-/// Copies one body verbatim and not a byte of what follows it. False: the source ended or broke before the body did, or was malformed.
-Task<bool> copy_body(Reader& from, AsyncStream& to, http::Framing framing, http::ChunkedReader::Side side,
-                     std::atomic<std::uint64_t>& bytes, std::uint64_t* progress = nullptr,
-                     const std::function<void()>& before_last = nullptr) {
+enum class CopyEnd : std::uint8_t { kWhole, kMalformed, kSourceEnded, kSinkBroken };
+
+/// Copies one body verbatim and not a byte of what follows it.
+Task<CopyEnd> copy_body(Reader& from, AsyncStream& to, http::Framing framing, http::ChunkedReader::Side side,
+                        std::atomic<std::uint64_t>& bytes, std::uint64_t* progress = nullptr,
+                        const std::function<void()>& before_last = nullptr) {
   http::ChunkedReader chunks{side};
   std::uint64_t left = framing.length;
   const bool chunked = framing.kind == http::Framing::Kind::kChunked;
   while (chunked ? !chunks.done() : left > 0) {
     if (from.buffered().empty()) {
       const auto more = co_await from.fill();
-      if (!more.ok() || !*more) co_return false;
+      if (!more.ok() || !*more) co_return CopyEnd::kSourceEnded;
     }
     const auto waiting = from.buffered();
     std::size_t take = 0;
     if (chunked) {
       const auto consumed = chunks.consume(waiting);
-      if (!consumed.ok()) co_return false;
+      if (!consumed.ok()) co_return CopyEnd::kMalformed;
       take = *consumed;
     } else {
       take = static_cast<std::size_t>(std::min<std::uint64_t>(left, waiting.size()));
@@ -53,9 +55,9 @@ Task<bool> copy_body(Reader& from, AsyncStream& to, http::Framing framing, http:
     if (progress != nullptr) ++*progress;
     if (before_last && (chunked ? chunks.done() : left == 0)) before_last();
     const auto written = co_await to.write(std::move(piece));
-    if (!written.ok()) co_return false;
+    if (!written.ok()) co_return CopyEnd::kSinkBroken;
   }
-  co_return true;
+  co_return CopyEnd::kWhole;
 }
 
 /// A request body on its way up while the response may already come down.
@@ -63,7 +65,8 @@ struct Upload {
   explicit Upload(asio::io_context& io) : finished{io} {}
   Gate finished;
   bool running = false;
-  bool complete = true;
+  bool answered = false;  ///< response bytes are on their way to the client
+  CopyEnd end = CopyEnd::kWhole;
 };
 
 /// Watches a client that has nothing more to say while its response is awaited: one that breaks ends the relay at once, one that ended its
@@ -76,9 +79,15 @@ void watch_client(const std::shared_ptr<Relay>& relay, Reader& from_client) {
 }
 
 Task<void> upload_body(std::shared_ptr<Relay> relay, std::shared_ptr<Upload> upload, Reader& from, AsyncStream& to, http::Framing framing) {
-  upload->complete = co_await copy_body(from, to, framing, http::ChunkedReader::Side::kRequest, relay->core.counters.bytes_up);
+  upload->end = co_await copy_body(from, to, framing, http::ChunkedReader::Side::kRequest, relay->core.counters.bytes_up);
   upload->running = false;
-  if (upload->complete) watch_client(relay, from);
+  if (upload->end == CopyEnd::kWhole) watch_client(relay, from);
+  // Upstream would wait for the rest for ever. Where nothing was answered yet, the exchange answers 400 once its wait for upstream breaks.
+  if (upload->end == CopyEnd::kMalformed && !upload->answered) {
+    relay->upstream->reset();
+  } else if (upload->end == CopyEnd::kMalformed || upload->end == CopyEnd::kSourceEnded) {
+    relay->close();
+  }
   upload->finished.open();
 }
 
@@ -173,7 +182,7 @@ void mask_echo(const RequestContext& context, http::ResponseHead& head) {
 /// Reads heads until the final one and carries the response. `context` is that of the request; `complete` runs before its last bytes are
 /// written.
 Task<ExchangeEnd> carry_response(std::shared_ptr<Relay> relay, const RequestContext& context, const std::string& method, Side client,
-                                 Side upstream, const std::function<void()>& complete) {
+                                 Side upstream, const std::function<void()>& complete, bool& answered) {
   while (true) {
     auto length = http::head_length(upstream.reader.buffered(), "HTTP response");
     while (length.ok() && !*length) {
@@ -202,6 +211,7 @@ Task<ExchangeEnd> carry_response(std::shared_ptr<Relay> relay, const RequestCont
     const bool final_without_body =
         head->status / 100 != 1 && !plan->until_end && plan->framing.kind != http::Framing::Kind::kChunked && plan->framing.length == 0;
     if (final_without_body) complete();
+    answered = true;
     const auto written = co_await client.stream.write(http::write_head(*head));
     if (!written.ok()) co_return ExchangeEnd::kAbort;
     if (head->status == 101) co_return ExchangeEnd::kUpgraded;
@@ -212,8 +222,9 @@ Task<ExchangeEnd> carry_response(std::shared_ptr<Relay> relay, const RequestCont
     if (plan->until_end) {
       whole = co_await copy_to_end(relay, upstream.reader, upstream.stream, client.stream, plan->idle_limited);
     } else {
-      whole = co_await copy_body(upstream.reader, client.stream, plan->framing, http::ChunkedReader::Side::kResponse,
-                                 relay->core.counters.bytes_down, &relay->progress, complete);
+      const auto copied = co_await copy_body(upstream.reader, client.stream, plan->framing, http::ChunkedReader::Side::kResponse,
+                                             relay->core.counters.bytes_down, &relay->progress, complete);
+      whole = copied == CopyEnd::kWhole;
     }
     if (!whole) co_return ExchangeEnd::kAbort;  // a cut must be visible: never an invented end
     co_return plan->until_end ? ExchangeEnd::kClose : ExchangeEnd::kNext;
@@ -248,9 +259,17 @@ Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context
   const std::function<void()> complete = [&] {
     if (!upload->running) relay->exchange.reset();
   };
-  auto end = co_await carry_response(relay, context, context.head.method, client, upstream, complete);
+  auto end = co_await carry_response(relay, context, context.head.method, client, upstream, complete, upload->answered);
   if (end == ExchangeEnd::kBadGateway) {
-    const auto told = co_await client.stream.write(http::refused(502, "upstream_invalid_response", "upstream sent no valid HTTP response"));
+    std::string answer;
+    if (upload->end == CopyEnd::kMalformed) {
+      auto refusal = malformed_request(absl::InvalidArgumentError("chunked request body is malformed"));
+      log_refusal(context, refusal);
+      answer = std::move(refusal.response);
+    } else {
+      answer = http::refused(502, "upstream_invalid_response", "upstream sent no valid HTTP response");
+    }
+    const auto told = co_await client.stream.write(std::move(answer));
     end = told.ok() ? ExchangeEnd::kClose : ExchangeEnd::kAbort;
   }
   if (upload->running) {
@@ -264,7 +283,7 @@ Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context
     }
     co_await upload->finished.wait();
   }
-  if (!upload->complete && end == ExchangeEnd::kNext) end = ExchangeEnd::kClose;
+  if (upload->end != CopyEnd::kWhole && end == ExchangeEnd::kNext) end = ExchangeEnd::kClose;
   relay->exchange.reset();
   co_return end;
 }

@@ -176,6 +176,26 @@ TEST(EngineHttp, L7_SmugglingTableNothingReachesUpstream) {
   EXPECT_EQ(server.requests(), 0) << server.seen();
 }
 
+// A chunked body is carried as it comes: its head is upstream before the chunk that breaks it, but never the whole request.
+TEST(EngineHttp, L7_BrokenChunkedBodiesAre400) {
+  Server server;
+  World world;
+  world.publish(rest_policy(server.port()));
+  const auto host = fmt::format("Host: {}:{}\r\n", kHost, server.port());
+  const std::vector<Smuggled> table = {
+      {"chunk bare LF", "POST /build HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n", 400},
+      {"chunk sign", "POST /build HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n", 400},
+      {"steering trailer", "POST /build HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\nHost: b\r\n\r\n", 400},
+  };
+  for (const auto& row : table) {
+    auto opened = world.open(kHost, server.port());
+    EXPECT_EQ(ask(*opened.wire, row.bytes).status, row.status) << row.name;
+    EXPECT_EQ(opened.wire->read(), "") << row.name;
+  }
+  EXPECT_THAT(server.seen(), Not(HasSubstr("hello")));
+  EXPECT_THAT(world.events().all_text(), HasSubstr("chunked request body is malformed"));
+}
+
 TEST(EngineHttp, L7_APipelinedRequestIsDecidedOnItsOwn) {
   Server server;
   World world;
