@@ -26,6 +26,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
   return row[b.size()];
 }
 
+// Authored values are quoted in messages, and a terminal or a log must not obey what they hold.
+void make_printable(std::string& value) {
+  for (char& c : value) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+}
+
 std::string supervisor_line(const Diagnostic& item) {
   return cat(shorten(item.path.empty() ? "policy" : item.path, 160), ": ", item.kind.empty() ? "invalid value" : item.kind);
 }
@@ -55,6 +62,7 @@ Place SourceMap::find(std::string_view path) const {
 
 void Diagnostics::add(Diagnostic diagnostic) {
   if (diagnostic.severity == Severity::error) ++errors_;
+  for (auto* part : {&diagnostic.path, &diagnostic.message, &diagnostic.cure}) make_printable(*part);
   items_.push_back(std::move(diagnostic));
 }
 

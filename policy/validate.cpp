@@ -52,6 +52,7 @@ void check_paths(const Paths& paths, bool writable, Diagnostics& out) {
       continue;
     }
     if (!path.starts_with('/')) out.error(at, cat("path must be absolute (start with '/'): ", path), "", "path not absolute");
+    if (path.find('\0') != std::string::npos) out.error(at, cat("path contains a NUL byte: ", path), "", "path with NUL");
     if (has_parent_component(path)) out.error(at, cat("path contains '..' traversal component: ", path), "", "path with '..'");
     if (writable && !path.empty() && path.find_first_not_of('/') == std::string::npos) {
       out.error(at, cat("read-write path is overly broad: ", path), "list the directories that have to be writable",

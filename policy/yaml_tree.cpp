@@ -24,6 +24,33 @@ struct Refused {
   std::string why;
 };
 
+// The first byte that is no part of valid UTF-8 or, in a source text, that YAML does not allow (yaml-cpp takes byte 4 for the end of the
+// text).
+std::optional<std::pair<std::size_t, std::string_view>> bad_byte(std::string_view text, bool source) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c < 0x80) {
+      if (source && ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F))
+        return std::make_pair(i, "control characters are not allowed");
+      ++i;
+      continue;
+    }
+    const std::size_t length = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
+    std::uint32_t code = length == 4 ? c & 0x07U : length == 3 ? c & 0x0FU : c & 0x1FU;
+    bool valid = c >= 0xC2 && c <= 0xF4 && i + length <= text.size();
+    for (std::size_t k = 1; valid && k < length; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      valid = (next & 0xC0U) == 0x80U;
+      code = code << 6U | (next & 0x3FU);
+    }
+    valid = valid && !(length == 3 && code < 0x800) && !(length == 4 && (code < 0x10000 || code > 0x10FFFF)) &&
+            !(code >= 0xD800 && code <= 0xDFFF);
+    if (!valid) return std::make_pair(i, "sandbox policy is not valid UTF-8");
+    i += length;
+  }
+  return std::nullopt;
+}
+
 class TreeBuilder final : public YAML::EventHandler {
  public:
   TreeBuilder(std::string_view source, const ParseLimits& limits) : source_{source}, limits_{limits} {}
@@ -105,6 +132,8 @@ class TreeBuilder final : public YAML::EventHandler {
   void scalar(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& value, ScalarType type, bool quoted = false) {
     count_event(mark);
     count_nodes(mark, 1, value.size());
+    if (bad_byte(value, false))
+      throw Refused{mark, "the escapes \\N and \\_ are not allowed"};  // yaml-cpp makes bytes of them that are no UTF-8
     auto node = std::make_shared<YamlNode>();
     node->type = type;
     node->text = value;
@@ -212,31 +241,6 @@ bool is_float(std::string_view text) {
   return digits(whole) && digits(fraction) && (!whole.empty() || !fraction.empty());
 }
 
-// The first byte that is no part of valid UTF-8 or that YAML does not allow (yaml-cpp takes byte 4 for the end of the text).
-std::optional<std::pair<std::size_t, std::string_view>> bad_byte(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (c < 0x80) {
-      if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F) return std::make_pair(i, "control characters are not allowed");
-      ++i;
-      continue;
-    }
-    const std::size_t length = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
-    std::uint32_t code = length == 4 ? c & 0x07U : length == 3 ? c & 0x0FU : c & 0x1FU;
-    bool valid = c >= 0xC2 && c <= 0xF4 && i + length <= text.size();
-    for (std::size_t k = 1; valid && k < length; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + k]);
-      valid = (next & 0xC0U) == 0x80U;
-      code = code << 6U | (next & 0x3FU);
-    }
-    valid = valid && !(length == 3 && code < 0x800) && !(length == 4 && (code < 0x10000 || code > 0x10FFFF)) &&
-            !(code >= 0xD800 && code <= 0xDFFF);
-    if (!valid) return std::make_pair(i, "sandbox policy is not valid UTF-8");
-    i += length;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 ScalarType core_type(std::string_view plain) {
@@ -276,7 +280,7 @@ YamlNodePtr read_yaml(std::string_view text, const ParseLimits& limits, Diagnost
   if (text.size() > limits.bytes) return fail({1, 1}, cat("policy exceeds the ", limits.bytes, "-byte input limit"));
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   TreeBuilder builder{text, limits};
-  if (const auto bad = bad_byte(text)) {
+  if (const auto bad = bad_byte(text, true)) {
     YAML::Mark mark;
     mark.pos = static_cast<int>(bad->first);
     const bool encoding = bad->second.starts_with("sandbox");
