@@ -439,7 +439,7 @@ TEST(GatewayStart, EachMistakeEndsItWithItsTextAndNothingListens) {
                           Case{{"--bind-address", "0.0.0.0", "--disable-tls"}, 1, "no user authentication is configured"},
                           Case{{"--db-url", "mysql://u:p@h/d"}, 1, "unsupported database URL scheme: mysql:"},
                           Case{{"--compute-driver", "docker"}, 1, "is not available in this build"},
-                          Case{{"--tls-cert", "/x", "--tls-key", "/y"}, 1, "is required"}}) {
+                          Case{{"--tls-cert", "/x", "--tls-key", "/y"}, 1, "failed to open cert file: /x"}}) {
     EXPECT_EQ(exit_of(gateway, one.flags), one.code) << one.text;
     EXPECT_THAT(gateway.log(), HasSubstr(one.text));
   }
