@@ -193,6 +193,7 @@ TEST_F(LogPushTest, D14_ADenialIsSentAtOnceWithWhatIsQueued) {
 
 TEST_F(LogPushTest, ABatchHoldsFiftyLines) {
   for (int i = 0; i < 120; ++i) queue->push({{}, "INFO", "t", std::to_string(i), {}}, false);
+  run();
   advance(500ms);
   ASSERT_EQ(transport->batches.size(), 3U);
   EXPECT_EQ(transport->batches[0].size(), 50U);
