@@ -70,18 +70,6 @@ absl::Status read_status(const std::string& process, FenceFacts& facts) {
   return seen == sets.size() ? absl::OkStatus() : absl::InternalError("/proc/<pid>/status shows no capabilities");
 }
 
-std::vector<std::string> descriptor_links(const std::string& process) {
-  std::vector<std::string> links;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc/" + process + "/fd", error)) {
-    const auto link = fs::read_symlink(entry.path(), error);
-    if (!error) links.push_back(link.string());
-  }
-  if (error && links.empty()) links.push_back("unreadable: " + error.message());
-  std::sort(links.begin(), links.end());
-  return links;
-}
-
 std::vector<std::string> held_namespaces(const std::map<std::string, NamespaceId>& namespaces,
                                          const std::map<std::string, NamespaceId>& own, pid_t monitor) {
   std::set<std::string> wanted;
@@ -171,14 +159,14 @@ Check check_default_deny(const FenceFacts& facts, const FenceExpectation&) {
 
 Check check_descriptors(const FenceFacts& facts) {
   std::size_t pipes = 0, nulls = 0;
-  for (const std::string& link : facts.descriptors) {
+  for (const std::string& link : facts.without_launcher.descriptors) {
     pipes += link.compare(0, 6, "pipe:[") == 0;
     nulls += link == "/dev/null";
   }
   // stdin is /dev/null, stdout and stderr lead to the monitor, and the gate is a pipe.
-  if (nulls == 1 && pipes == 3 && facts.descriptors.size() == 4) return absl::OkStatus();
+  if (nulls == 1 && pipes == 3 && facts.without_launcher.descriptors.size() == 4) return absl::OkStatus();
   std::string all;
-  for (const std::string& link : facts.descriptors) all += " " + link;
+  for (const std::string& link : facts.without_launcher.descriptors) all += " " + link;
   return failed("PID 1 holds" + all);
 }
 
@@ -299,7 +287,6 @@ absl::StatusOr<FenceFacts> collect_facts(const ProcessMark& init, pid_t monitor)
   if (!owner.ok()) return owner.status();
   facts.user_namespace_owner = *owner;
   if (auto status = read_status(process, facts); !status.ok()) return status;
-  facts.descriptors = descriptor_links(process);
   std::error_code error;
   for (const auto& entry : fs::directory_iterator("/proc/" + process + "/root/dev", error))
     facts.devices.push_back(entry.path().filename().string());
@@ -369,7 +356,7 @@ std::string native_evidence(const FenceFacts& facts, const FenceExpectation& exp
                               {"kernel_groups", array_of(facts.groups)},
                               {"capabilities", capabilities},
                               {"no_new_privs", facts.no_new_privs},
-                              {"descriptors", array_of(facts.descriptors)},
+                              {"descriptors", array_of(facts.without_launcher.descriptors)},
                               {"devices", array_of(facts.devices)},
                               {"mounts", mounts},
                               {"network_with_launcher", network_json(facts.with_launcher)},

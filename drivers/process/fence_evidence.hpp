@@ -38,8 +38,7 @@ struct FenceFacts {
   std::vector<std::uint32_t> groups;
   std::array<std::uint64_t, 5> capabilities{};  ///< CapInh, CapPrm, CapEff, CapBnd, CapAmb
   bool no_new_privs = false;
-  std::vector<std::string> descriptors;  ///< Link texts of /proc/<pid>/fd.
-  std::vector<std::string> devices;      ///< Entries of its /dev.
+  std::vector<std::string> devices;  ///< Entries of its /dev.
   std::vector<Mount> mounts;
   std::vector<std::string> held_namespaces;      ///< Namespaces of the sandbox that the driver or the monitor holds a descriptor of.
   NetworkFacts with_launcher, without_launcher;  ///< The network twice: while the launcher lives, and after its end.

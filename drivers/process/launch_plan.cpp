@@ -54,7 +54,7 @@ void fields(A& a, RuleFact& x) {
 }
 template <class A>
 void fields(A& a, NetworkFacts& x) {
-  a(x.links, x.addresses, x.routes, x.rules, x.probes);
+  a(x.links, x.addresses, x.routes, x.rules, x.probes, x.descriptors);
 }
 template <class A>
 void fields(A& a, SupervisorPlan& x) {

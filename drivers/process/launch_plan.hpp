@@ -113,6 +113,8 @@ struct NetworkFacts {
   std::vector<RouteFact> routes;
   std::vector<RuleFact> rules;
   std::vector<ProbeResult> probes;
+  std::vector<std::string>
+      descriptors;  ///< Link texts of /proc/<pid>/fd of PID 1, which only its own user namespace may list without root.
 };
 
 /// The supervisor, started after the gate has opened.

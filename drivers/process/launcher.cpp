@@ -101,7 +101,16 @@ absl::Status limit(int resource, std::uint64_t value, const char* name) {
   return absl::OkStatus();
 }
 
+absl::Status empty_bounding_set() {
+  for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
+    if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) return system_error("emptying the bounding set");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status take_identity(const LaunchPlan& plan) {
+  // First: leaving uid 0 of the namespace takes the capability to do it away.
+  if (auto status = empty_bounding_set(); !status.ok()) return status;
   if (plan.mode != LaunchMode::kSingleId) {
     std::vector<gid_t> groups{plan.groups.begin(), plan.groups.end()};
     if (setgroups(groups.size(), groups.data()) != 0) return system_error("setting the groups of the workload");
@@ -172,7 +181,12 @@ absl::Status become_init(const LaunchPlan& plan, int launcher) {
   }
   if (auto status = limit(RLIMIT_NPROC, plan.max_processes, "RLIMIT_NPROC"); !status.ok()) return status;
   if (auto status = limit(RLIMIT_AS, plan.max_address_space, "RLIMIT_AS"); !status.ok()) return status;
-  return take_identity(plan);
+  if (auto status = take_identity(plan); !status.ok()) return status;
+  // A change of uid made this process undumpable, which would hide it from a driver that is not root; nobody else is in here yet, and exec
+  // decides anew.
+  if (plan.mode == LaunchMode::kSubordinateIds && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
+    return system_error("showing PID 1 to the driver");
+  return absl::OkStatus();
 }
 
 [[noreturn]] void init_process(const LaunchPlan& plan, Descriptor launcher, Descriptor gate, Descriptor output) {
@@ -254,9 +268,7 @@ absl::StatusOr<pid_t> launch(const LaunchPlan& plan, Descriptor gate, Descriptor
 }  // namespace
 
 absl::Status drop_all_capabilities() {
-  for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
-    if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0 && errno != EPERM) return system_error("emptying the bounding set");
-  }
+  (void)empty_bounding_set();  // not everybody may, and without any capability and with no_new_privs it decides nothing
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> none{};

@@ -25,7 +25,7 @@ absl::StatusOr<PreparedSandbox> prepare_sandbox(const LaunchPlan& plan);
 /// Forks the supervisor: own session, groups dropped, its identity, its environment and nothing else. `output` gets stdout and stderr.
 absl::StatusOr<pid_t> start_supervisor(const SupervisorPlan& plan, Descriptor& output);
 
-/// Empties all capability sets, the bounding set too where that is allowed, and sets no_new_privs.
+/// Empties all capability sets, the bounding set too where the caller may, and sets no_new_privs.
 absl::Status drop_all_capabilities();
 
 }  // namespace openshell::drivers::process

@@ -14,6 +14,7 @@
 
 #include "drivers/process/launcher.hpp"
 #include "drivers/process/network_namespace.hpp"
+#include "drivers/process/process_handle.hpp"
 
 namespace openshell::drivers::process {
 namespace {
@@ -64,6 +65,7 @@ absl::StatusOr<std::string> network_facts(const LaunchPlan& plan, pid_t init, co
       auto facts = read_network();
       if (facts.ok()) {
         facts->probes = probe_outside(listeners);
+        facts->descriptors = descriptor_links(std::to_string(init));
         report = "f" + encode(*facts);
       } else {
         report = "e" + std::string(facts.status().message());

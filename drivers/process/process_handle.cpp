@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -41,6 +43,18 @@ absl::StatusOr<Descriptor> open_process(const ProcessMark& mark) {
   if (!now.ok() || *now != mark || has_ended(pidfd.get()))
     return absl::NotFoundError("process " + std::to_string(mark.pid) + " is not the recorded one");
   return pidfd;
+}
+
+std::vector<std::string> descriptor_links(const std::string& process) {
+  std::vector<std::string> links;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + process + "/fd", error)) {
+    const auto link = std::filesystem::read_symlink(entry.path(), error);
+    if (!error) links.push_back(link.string());
+  }
+  if (error && links.empty()) links.push_back("unreadable: " + error.message());
+  std::sort(links.begin(), links.end());
+  return links;
 }
 
 bool has_ended(int pidfd) { return wait_ended(pidfd, std::chrono::milliseconds{0}); }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "drivers/process/descriptor.hpp"
 
@@ -27,6 +28,10 @@ absl::StatusOr<ProcessMark> mark_of(pid_t pid);
 
 /// A pidfd of the marked process. NOT_FOUND where the pid is free or means another process now.
 absl::StatusOr<Descriptor> open_process(const ProcessMark& mark);
+
+/// What each descriptor of a process (`self`, or a number) leads to: the link texts of /proc/<process>/fd, sorted. One entry that begins
+/// with `unreadable` where they can not be read.
+std::vector<std::string> descriptor_links(const std::string& process);
 
 /// The process behind a pidfd has ended.
 bool has_ended(int pidfd);

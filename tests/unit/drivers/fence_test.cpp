@@ -29,6 +29,7 @@ NetworkFacts good_network() {
                     {true, "::1", 128, 254, RTN_UNICAST, RTPROT_KERNEL, 1, false},
                     {true, "", 0, 255, RTN_LOCAL, RTPROT_BOOT, 1, false}};
   network.rules = {{false, 0, 255, 1, false}, {false, 32766, 254, 1, false}, {true, 0, 255, 1, false}};
+  network.descriptors = {"/dev/null", "pipe:[1]", "pipe:[1]", "pipe:[2]"};
   network.probes = {{"tcp 198.51.100.1:9", ECONNREFUSED},
                     {"tcp [2001:db8:ffff::1]:9", ENETUNREACH},
                     {"tcp 10.0.0.1:4000", ECONNREFUSED},
@@ -47,7 +48,6 @@ FenceFacts good_facts() {
   }
   facts.uids = facts.gids = {kBase, kBase, kBase, kBase};
   facts.no_new_privs = true;
-  facts.descriptors = {"/dev/null", "pipe:[1]", "pipe:[1]", "pipe:[2]"};
   facts.devices = {"fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"};
   Mount root;
   root.mount_point = root.root = "/";
@@ -113,8 +113,8 @@ TEST(Fence, DRV_09_10_13_EveryCheckClosesAlone) {
          f.without_launcher.rules.push_back({false, 100, 77, 1, false});
        }},
       {"default_deny_egress", "policy rule", [](FenceFacts& f) { f.without_launcher.rules[0].selective = true; }},
-      {"no_unmanaged_egress_path", "PID 1 holds", [](FenceFacts& f) { f.descriptors.emplace_back("socket:[99]"); }},
-      {"no_unmanaged_egress_path", "PID 1 holds", [](FenceFacts& f) { f.descriptors[1] = "net:[4026531840]"; }},
+      {"no_unmanaged_egress_path", "PID 1 holds", [](FenceFacts& f) { f.without_launcher.descriptors.emplace_back("socket:[99]"); }},
+      {"no_unmanaged_egress_path", "PID 1 holds", [](FenceFacts& f) { f.without_launcher.descriptors[1] = "net:[4026531840]"; }},
       {"no_unmanaged_egress_path", "is not as planned", [](FenceFacts& f) { f.mounts[0].read_only = false; }},
       {"no_unmanaged_egress_path", "is not as planned", [](FenceFacts& f) { f.mounts[0].no_dev = false; }},
       {"no_unmanaged_egress_path", "is not as planned", [](FenceFacts& f) { f.mounts[0].no_suid = false; }},
