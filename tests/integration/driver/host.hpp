@@ -48,6 +48,8 @@ class Host {
 SandboxSpec spec(const std::string& id);
 LaunchAuthentication launch(const std::string& generation);
 std::string read_text(const std::string& path);
+/// A CA certificate that nobody uses.
+std::string pki_ca();
 /// `key=value` of a report.
 std::string value(const std::string& report, const std::string& key);
 /// Processes of the host whose command line or kernel uid belongs to a sandbox of these tests.

@@ -597,5 +597,33 @@ TEST(ProcessDriver, RealSandboxListensAndConsumesItsBootstrap) {
       << read_text(host.state(kId) + "/driver/sandbox.log");
 }
 
+// The real supervisor takes flags, environment and launch files; without a gateway it retries and confirms nothing.
+TEST(ProcessDriver, RealSupervisorAcceptsItsLaunchMaterial) {
+  const std::string bin =
+      getenv("OPENSHELL_TEST_SUPERVISOR") != nullptr ? getenv("OPENSHELL_TEST_SUPERVISOR") : OPENSHELL_BIN_DIR "/openshell-supervisor";
+  const std::string bundle = getenv("OPENSHELL_TEST_BUNDLE") != nullptr ? getenv("OPENSHELL_TEST_BUNDLE") : OPENSHELL_BIN_DIR "/../bundle";
+  if (!fs::exists(bin) || !fs::exists(bundle + "/openshell-sandbox"))
+    GTEST_SKIP() << "no supervisor at " << bin << " or no bundle at " << bundle;
+  Host host;
+  host.adjust = [&](ProcessDriverOptions& options) {
+    options.bundle_dir = bundle;
+    options.supervisor_path = bin;
+    options.init_argv.clear();
+    options.gateway_ca_pem = pki_ca();
+  };
+  host.start();
+  SandboxSpec wanted = spec(kId);
+  wanted.log_level = "info";
+  create(host, wanted);
+  // Long enough for a refused flag or file to end it; what it does then is its own tests' matter.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{2};
+  while (std::chrono::steady_clock::now() < deadline && host.driver().get(SandboxId{kId})->conditions.front().reason == "BackendReady")
+    usleep(10000);
+  EXPECT_EQ(host.driver().get(SandboxId{kId})->conditions.front().reason, "BackendReady")
+      << host.driver().get(SandboxId{kId})->conditions.front().message << "\n"
+      << read_text(host.state(kId) + "/driver/supervisor.log") << read_text(host.state(kId) + "/driver/sandbox.log");
+  std::printf("%s", read_text(host.state(kId) + "/driver/supervisor.log").c_str());
+}
+
 }  // namespace
 }  // namespace openshell::drivers::test
