@@ -215,6 +215,7 @@ absl::Status attend_init(const LaunchPlan& plan, pid_t init, int socket) {
         if (!put(socket, kMapsWritten)) return absl::InternalError("PID 1 ended while its id maps were written");
         break;
       case kReady:
+        take(socket);  // end of file: closed together with everything else that PID 1 must not hold at the gate
         return absl::OkStatus();
       case kError:
         return absl::FailedPreconditionError(take_rest(socket));
