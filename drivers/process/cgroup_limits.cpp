@@ -219,15 +219,44 @@ absl::Status CgroupRoot::remove(const std::string& sandbox_id) const {
   return absl::OkStatus();
 }
 
-std::vector<std::string> CgroupRoot::existing() const {
-  std::vector<std::string> ids;
-  for (const Hierarchy& h : hierarchies_) {
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(h.parent, error)) {
-      if (entry.is_directory(error)) ids.push_back(entry.path().filename().string());
+bool CgroupRoot::out_of_memory(const std::string& sandbox_id) const {
+  for (const std::string& directory : directories(sandbox_id)) {
+    for (const char* file : {"/memory.events", "/memory.oom_control"}) {
+      std::istringstream words{get(directory + file)};
+      std::uint64_t count = 0;
+      for (std::string key; words >> key >> count;) {
+        if (key == "oom_kill" && count > 0) return true;
+      }
     }
   }
+  return false;
+}
+
+void CgroupRoot::tidy() const {
+  // A child that was removed a moment ago still counts for the kernel until its worker has seen to it.
+  constexpr int kTries = 100;
+  for (const Hierarchy& h : hierarchies_) {
+    for (int i = 0; i < kTries && existing_in(h).empty() && rmdir(h.parent.c_str()) != 0 && errno == EBUSY; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{2});
+    }
+  }
+}
+
+std::vector<std::string> CgroupRoot::existing_in(const Hierarchy& hierarchy) {
+  std::vector<std::string> ids;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(hierarchy.parent, error)) {
+    if (entry.is_directory(error)) ids.push_back(entry.path().filename().string());
+  }
   return ids;
+}
+
+std::vector<std::string> CgroupRoot::existing() const {
+  std::vector<std::string> all;
+  for (const Hierarchy& h : hierarchies_) {
+    for (std::string& id : existing_in(h)) all.push_back(std::move(id));
+  }
+  return all;
 }
 
 }  // namespace openshell::drivers::process

@@ -49,6 +49,10 @@ class CgroupRoot {
   [[nodiscard]] absl::Status make(const std::string& sandbox_id, const Limits& limits) const;
   /// Kills every process in them (cgroup.kill where the kernel has it) and removes them once they are empty.
   [[nodiscard]] absl::Status remove(const std::string& sandbox_id) const;
+  /// The kernel killed something of the sandbox because its memory limit was reached.
+  [[nodiscard]] bool out_of_memory(const std::string& sandbox_id) const;
+  /// Removes what `find` made above the sandboxes, where it is empty.
+  void tidy() const;
   /// Sandbox ids that have a directory.
   [[nodiscard]] std::vector<std::string> existing() const;
 
@@ -57,6 +61,7 @@ class CgroupRoot {
     std::string parent;  ///< `<parent>/<name>`, made when needed.
     bool cpu = false, memory = false, processes = false, version2 = false;
   };
+  static std::vector<std::string> existing_in(const Hierarchy& hierarchy);
   std::vector<Hierarchy> hierarchies_;
   CgroupVersion version_ = CgroupVersion::kNone;
   bool cpu_ = false, memory_ = false, processes_ = false;

@@ -1,4 +1,5 @@
 // What happens to one sandbox: taken on, launched, found ended, ended by us, found again by a later gateway process.
+#include <signal.h>
 #include <sys/random.h>
 
 #include <array>
@@ -216,9 +217,12 @@ void ProcessDriver::examine(const std::string& id) {
   const bool final = ended(running.monitor);
   if (ended(running.init)) {
     if (!record.init && !final) return;
-    const std::string text = "Process sandbox ended (" + ending(record.init) + ")";
-    turn(sandbox, Phase::kEnded, kReasonContainerExited, text);
-    tell(event_of("Warning", kReasonContainerExited, text + last_words(context_.files, id, "sandbox.log")), id);
+    const bool starved = record.init && record.init->signal == SIGKILL && context_.cgroups.out_of_memory(id);
+    const std::string text =
+        starved ? "Process sandbox was killed at its memory limit" : "Process sandbox ended (" + ending(record.init) + ")";
+    const std::string_view reason = starved ? kReasonOomKilled : kReasonContainerExited;
+    turn(sandbox, Phase::kEnded, reason, text);
+    tell(event_of("Warning", reason, text + last_words(context_.files, id, "sandbox.log")), id);
     return;
   }
   if (!ended(running.supervisor) || context_.files.confirmed_generation(id) == generation) return;

@@ -95,6 +95,7 @@ ProcessDriver::~ProcessDriver() {
   ending_ = true;
   wake();
   watcher_.join();
+  context_.cgroups.tidy();  // stays where a sandbox lives on
 }
 
 void ProcessDriver::wake() {

@@ -536,6 +536,21 @@ TEST(ProcessDriver, LimitsStandInTheCgroup) {
   EXPECT_THAT(host.report(kId), HasSubstr("pids_max=2048"));
 }
 
+TEST(ProcessDriver, MemoryLimitThatIsReachedIsSaid) {
+  Host host;
+  host.start();
+  if (!host.driver().capabilities().resources.memory_limit) GTEST_SKIP() << "no cgroup limits memory here";
+  SandboxSpec wanted = spec(kId);
+  wanted.resources.memory_limit = "16Mi";
+  create(host, wanted);
+  host.report(kId);
+  std::ofstream(host.state(kId) + "/workload/workspace/.greedy") << "";
+  fs::remove(host.state(kId) + "/workload/workspace/report");
+  ASSERT_TRUE(host.driver().stop(SandboxId{kId}).ok());
+  ASSERT_TRUE(host.driver().start(wanted, launch(kNext), "").ok());
+  EXPECT_EQ(host.wait_for(kId, "OOMKilled"), "Process sandbox was killed at its memory limit");
+}
+
 // Ten at once: launches run beside each other and all stand.
 TEST(ProcessDriver, ManyStartTogether) {
   Host host;
