@@ -4,6 +4,7 @@
 #include <absl/status/status.h>
 #include <caf/actor_system.hpp>
 #include <caf/event_based_actor.hpp>
+#include <caf/logger.hpp>
 
 #include <chrono>
 #include <functional>
@@ -13,10 +14,17 @@
 
 namespace openshell::api {
 
+/// Spawning pins the system's logger to the calling thread, and the system's destructor waits until nobody holds it. Threads of gRPC and of
+/// the store outlive the system: they let go at once.
+struct UnpinLogger {
+  ~UnpinLogger() { caf::logger::set_current_actor_system(nullptr); }
+};
+
 /// Sends `args` to `target`; `then` gets the answer on an actor's thread, or the error of an actor that is gone as an `Answer` made from a
 /// status.
 template <class Answer, class Target, class Then, class... Args>
 void ask(caf::actor_system& system, const Target& target, Then then, Args... args) {
+  const UnpinLogger unpin;
   system.spawn([target, then, args...](caf::event_based_actor* self) mutable {
     self->request(target, caf::infinite, std::move(args)...)
         .then([then](Answer& answer) mutable { then(std::move(answer)); },
@@ -26,6 +34,7 @@ void ask(caf::actor_system& system, const Target& target, Then then, Args... arg
 
 /// Runs `work` after `delay`, by the clock of the actors.
 inline void after(caf::actor_system& system, std::chrono::milliseconds delay, std::function<void()> work) {
+  const UnpinLogger unpin;
   system.spawn([delay, work = std::move(work)](caf::event_based_actor* self) -> caf::behavior {
     self->delayed_send(self, delay, gateway::tick_atom::value);
     return {[=](gateway::tick_atom) {

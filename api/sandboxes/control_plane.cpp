@@ -66,7 +66,10 @@ class ActorPlane : public ControlPlane {
     plane_ = std::make_shared<const Plane>(Plane{system_, options_.store, tree_->actors(), options_.config_push});
   }
 
-  ~ActorPlane() override { end(); }
+  ~ActorPlane() override {
+    end();
+    caf::logger::set_current_actor_system(nullptr);
+  }
 
   void add_handlers(Router& router) override {
     add_unary_handlers(router, plane_);
@@ -136,6 +139,7 @@ class ActorPlane : public ControlPlane {
 
   void sandboxes_with_provider(const std::string& workspace, const std::string& provider,
                                std::function<void(absl::StatusOr<std::vector<std::string>>)> then) override {
+    const UnpinLogger unpin;
     system_.spawn([=, index = plane_->actors.index](caf::event_based_actor* self) {
       self->request(index, caf::infinite, list_atom::value, workspace, provider)
           .then([then](std::vector<std::string>& names) { then(std::move(names)); },
