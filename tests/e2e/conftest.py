@@ -35,15 +35,26 @@ def wait_until(condition, seconds=20, what="condition"):
 
 
 class Gateway:
-    def __init__(self, root, driver_options=""):
+    """One openshell-gateway with everything it needs below `root`. `user`: the uid that it runs as; it must own nothing else."""
+
+    def __init__(self, root, driver_options="", user=None):
         self.root = pathlib.Path(root)
+        self.prefix = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+        self.bin = BIN
+        if user:  # a user of its own cannot pass through a checkout below /root
+            shutil.copytree(BIN, self.root / "bin", ignore=lambda folder, names: [n for n in names if not n.startswith("openshell")])
+            shutil.copytree(BIN.parent / "bundle", self.root / "bundle", symlinks=True)
+            self.bin = self.root / "bin"
+            os.chown(self.root, user, user)
         self.port = free_port()
         self.endpoint = f"https://127.0.0.1:{self.port}"
         self.state, self.run, self.config = self.root / "state", self.root / "run", self.root / "config"
         for folder in (self.state, self.run, self.config):
             folder.mkdir(mode=0o711)
+            if user:
+                os.chown(folder, user, user)
         self.environment = {
-            "PATH": f"{BIN}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.root), "NO_COLOR": "1", "XDG_CONFIG_HOME": str(self.config),
+            "PATH": f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.root), "NO_COLOR": "1", "XDG_CONFIG_HOME": str(self.config),
             "OPENSHELL_STATE_DIR": str(self.state), "OPENSHELL_RUN_DIR": str(self.run), "OPENSHELL_LOCAL_TLS_DIR": str(self.state / "tls"),
         }
         self.file = self.root / "gateway.toml"
@@ -61,7 +72,7 @@ compute_driver = "process"
         self.command("openshell-gateway", "generate-certs", "--output-dir", str(self.state / "tls"), "--no-client-copy")
 
     def command(self, *words, check=True, **options):
-        result = subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **options)
+        result = subprocess.run([*self.prefix, *words], env=self.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **options)
         if check and result.returncode != 0:
             raise AssertionError(f"{words} ended with {result.returncode}:\n{result.stdout}{result.stderr}")
         return result
@@ -70,8 +81,8 @@ compute_driver = "process"
         return self.command("openshell", *words, **options)
 
     def start(self):
-        self.process = subprocess.Popen(["openshell-gateway", "--config", str(self.file)], env=self.environment, stdin=subprocess.DEVNULL,
-                                        stdout=self.log, stderr=self.log, start_new_session=True, executable=str(BIN / "openshell-gateway"))
+        words = [*self.prefix, str(self.bin / "openshell-gateway"), "--config", str(self.file)]
+        self.process = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True)
         wait_until(self.answers, what="the gateway's answer")
 
     def answers(self):
@@ -96,7 +107,7 @@ compute_driver = "process"
 @pytest.fixture(scope="session")
 def scratch():
     # Not below the home directory: the supervisor runs under another uid and must pass through.
-    root = pathlib.Path(tempfile.mkdtemp(prefix="openshell-e2e-"))
+    root = pathlib.Path(tempfile.mkdtemp(prefix="oe-"))
     root.chmod(0o711)
     yield root
     shutil.rmtree(root, ignore_errors=True)
@@ -104,7 +115,7 @@ def scratch():
 
 @pytest.fixture(scope="session")
 def gateway(scratch):
-    folder = scratch / "gateway"
+    folder = scratch / "g"
     folder.mkdir(mode=0o711)
     made = Gateway(folder)
     made.start()

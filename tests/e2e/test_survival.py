@@ -10,7 +10,7 @@ from conftest import WORKSPACE, Gateway, create_ready, delete_gone, wait_until
 
 @pytest.fixture
 def keeping_gateway(scratch, request):
-    folder = scratch / f"survival-{request.node.name[:20]}"
+    folder = scratch / f"s{abs(hash(request.node.name)) % 1000}"
     folder.mkdir(mode=0o711)
     made = Gateway(folder, driver_options="keep_on_shutdown = true")
     made.start()
