@@ -129,7 +129,7 @@ using ProcessIdentity = std::variant<ResolvedIdentity, FailedIdentity>;
 struct SocketFacts {
   std::uint64_t socket_cookie = 0;
   bool nonblocking = false;
-  std::uint64_t process_generation = 0;  ///< start time of the opener in clock ticks
+  std::uint64_t process_generation = 0;  ///< process id of the opener in its own namespace, for people; 0: not known
   friend bool operator==(const SocketFacts&, const SocketFacts&) = default;
 };
 struct Timing {

@@ -12,6 +12,9 @@
 namespace openshell::supervisor {
 namespace {
 
+/// PID_MAX_LIMIT of the kernel (proc(5), /proc/sys/kernel/pid_max): a greater number came from no process.
+constexpr std::uint64_t kMaxPid = 4'194'304;
+
 /// The relay stream of one open. Until the decision is on its way nothing else is written; after a refusal the stream is ended in order, so
 /// that the workload's connect gets its errno.
 class DecidedStream final : public egress::ByteStream, public std::enable_shared_from_this<DecidedStream> {
@@ -228,6 +231,7 @@ void NetworkAcceptor::serve(const boundary::NetworkConnected& open, std::shared_
   intent.identity = to_identity(open.identity);
   intent.socket_cookie = open.socket.socket_cookie;
   intent.nonblocking = open.socket.nonblocking;
+  intent.pid = static_cast<std::int64_t>(std::min<std::uint64_t>(open.socket.process_generation, kMaxPid));
   engine_.open(std::move(intent), stream, [stream](const egress::OpenDecision& decision) { stream->decide(to_wire(decision)); });
 }
 

@@ -357,6 +357,7 @@ FakeBoundary::OpenResult FakeBoundary::open(const std::string& destination, cons
   auto pending = std::make_shared<State::PendingOpen>();
   pending->open.identity = boundary::ResolvedIdentity{{binary, std::string(64, 'a')}, {}, {}};
   pending->open.destination = destination;
+  pending->open.socket.process_generation = kOpenerPid;
   pending->bytes = bytes;
   pending->result = std::make_shared<OpenResult>();
   std::unique_lock lock{state_->mutex};

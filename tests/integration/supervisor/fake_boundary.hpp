@@ -42,6 +42,8 @@ class FakeBoundary {
   /// The workload asks for the A record of `name`; the bare answer.
   std::string resolve(const std::string& name);
 
+  static constexpr std::uint64_t kOpenerPid = 4711;  ///< of every open
+
   std::optional<std::string> image_policy;
   std::optional<boundary::Error> attach_error;
 

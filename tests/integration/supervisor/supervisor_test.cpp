@@ -272,7 +272,8 @@ TEST_F(SupervisorTest, AllowedAndDeniedConnectionsAndAPolicyChangeThatIsAcknowle
   const auto denied = boundary_->open(host + ":" + std::to_string(second.port()), "/usr/bin/curl", "hello");
   EXPECT_EQ(denied.decision, boundary::OpenDecision::policy_denied);
   EXPECT_EQ(second.connections(), 0);
-  EXPECT_TRUE(gateway.wait_for_log("DENIED"));
+  EXPECT_TRUE(gateway.wait_for_log("DENIED /usr/bin/python3(4711) ->"));
+  EXPECT_TRUE(gateway.wait_for_log("ALLOWED /usr/bin/curl(4711) ->"));
   EXPECT_TRUE(gateway.wait_for_log("denial_id"));
   EXPECT_TRUE(gateway.wait_for_analysis("host.openshell.internal"));
 
@@ -295,6 +296,13 @@ TEST_F(SupervisorTest, MainExitIsMarkedReportedAndFinalizedAndTheSandboxStays) {
   EXPECT_EQ(gateway.exec("still here", "").out, "still here");
   EXPECT_EQ(stop(), 3);
   EXPECT_TRUE(boundary_->wait_for("terminate_boundary"));
+}
+
+TEST_F(SupervisorTest, TheLastLinesOfAStoppedSupervisorReachTheGateway) {
+  gateway.set_policy(policy_for({}), 1);
+  until_running();
+  stop();
+  EXPECT_TRUE(gateway.wait_for_log("the sandbox ended"));
 }
 
 TEST_F(SupervisorTest, SigtermEndsMainThenTheBoundaryThenTheProcess) {
