@@ -47,6 +47,7 @@ struct ActivityEvent {
   Port port;
   std::string method;  ///< HTTP events only
   std::string path;    ///< redacted, without query; HTTP events only
+  bool tls = false;    ///< spoken inside TLS that was ended here; HTTP events only
   std::uint16_t status = 0;
   std::string binary;
   std::vector<std::string> ancestors;

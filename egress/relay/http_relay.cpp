@@ -97,6 +97,7 @@ void log_request(const RequestContext& context, Disposition disposition, std::st
   auto event = relay.event(EventClass::kHttp, disposition, severity);
   event.method = context.head.method;
   event.path = context.shown_path;
+  event.tls = context.tls;
   event.denial_id = id;
   event.rule_type = rule_type;
   event.status_detail = detail;

@@ -161,7 +161,8 @@ void ExecRelay::from_relay(absl::StatusOr<std::string> bytes) {
     take(message);
   }
   if (closed_) return;
-  if (auto status = in_.append({}); !status.ok()) return protocol_error(std::string{status.message()});  // the length behind the last message
+  if (auto status = in_.append({}); !status.ok())
+    return protocol_error(std::string{status.message()});  // the length behind the last message
   read_relay();
 }
 

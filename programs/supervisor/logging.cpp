@@ -196,9 +196,8 @@ std::string process(const egress::ActivityEvent& event) {
 }
 
 std::string url(const egress::ActivityEvent& event) {
-  const bool tls = event.port.value == 443;
-  const bool usual = tls || event.port.value == 80;
-  return std::string{tls ? "https://" : "http://"} + event.host + (usual ? "" : ':' + std::to_string(event.port.value)) + event.path;
+  const bool usual = event.port.value == (event.tls ? 443 : 80);
+  return std::string{event.tls ? "https://" : "http://"} + event.host + (usual ? "" : ':' + std::to_string(event.port.value)) + event.path;
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ TEST(EngineHttp, L7_TlsIsInterceptedWithTheSandboxCaAndVerifiedUpstream) {
   EXPECT_EQ(opened.wire->alpn(), "http/1.1");
   EXPECT_EQ(ask(*opened.wire, get("/v1/a", server.port())).body, "GET /v1/a 0");
   EXPECT_EQ(ask(*opened.wire, get("/nope", server.port())).status, 403);
+  for (const auto& event : world.events().activities()) EXPECT_EQ(event.tls, event.event_class == EventClass::kHttp);
 }
 
 TEST(EngineHttp, L7_UpstreamWithAnUntrustedCertificateIs502) {

@@ -139,6 +139,24 @@ TEST(Shorthand, DeniedOpenAndAllowedRequest) {
   EXPECT_EQ(shorthand(request), "HTTP:GET [INFO] ALLOWED GET http://api.test:8080/v1 [policy:api engine:opa]");
 }
 
+TEST(Shorthand, TheSchemeIsTheOneThatWasSpokenWhateverThePort) {
+  egress::ActivityEvent request;
+  request.event_class = egress::EventClass::kHttp;
+  request.method = "GET";
+  request.host = "api.test";
+  request.path = "/v1";
+  const auto line = [&](std::uint16_t port, bool tls) {
+    request.port = Port{port};
+    request.tls = tls;
+    return shorthand(request);
+  };
+  EXPECT_THAT(line(9443, true), HasSubstr("GET https://api.test:9443/v1"));
+  EXPECT_THAT(line(443, true), HasSubstr("GET https://api.test/v1"));
+  EXPECT_THAT(line(80, true), HasSubstr("GET https://api.test:80/v1"));
+  EXPECT_THAT(line(80, false), HasSubstr("GET http://api.test/v1"));
+  EXPECT_THAT(line(443, false), HasSubstr("GET http://api.test:443/v1"));
+}
+
 TEST(Shorthand, AReasonIsOneLineAndCutAtACharacterBorder) {
   auto event = denied_open();
   event.message = std::string(255, 'r') + "\xc3\xa9\nmore";
