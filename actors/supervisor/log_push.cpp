@@ -29,9 +29,17 @@ ActorSnapshot snapshot(const LogPushState& state, const LogPushOptions& options)
 
 void pump(Self self, const OptionsPtr& options);
 
-void finish_flush(Self self) {
-  if (!std::exchange(self->state.flushing, false)) return;
-  deliver(self->state.flush, absl::OkStatus());
+/// Everything was handed over or can not be. What was handed over may still be on its way: the end of the stream, which the gateway says
+/// after its last line, is what proves that it is there.
+void finish_flush(Self self, const OptionsPtr& options) {
+  auto& state = self->state;
+  if (!state.flushing) return;
+  if (state.connected) {
+    if (!std::exchange(state.finishing, true)) options->transport->finish();
+    return;
+  }
+  state.flushing = false;
+  deliver(state.flush, absl::OkStatus());
 }
 
 void arm(Self self, std::chrono::milliseconds wait) {
@@ -71,13 +79,14 @@ void connect(Self self, const OptionsPtr& options) {
 void pump(Self self, const OptionsPtr& options) {
   auto& state = self->state;
   if (state.sending) return;
-  if (state.disabled || options->queue->size() == 0) return finish_flush(self);
+  if (state.finishing) return;  // no line is taken by this stream any more
+  if (state.disabled || options->queue->size() == 0) return finish_flush(self, options);
   if (!state.connected) {
-    if (state.failures > 0 && state.waiting) return;
+    if (state.failures > 0 && state.waiting && !state.flushing) return;  // a flush has no time for a back-off: one attempt
     connect(self, options);
   }
   auto batch = next_batch(self, options);
-  if (batch.empty()) return finish_flush(self);
+  if (batch.empty()) return finish_flush(self, options);
   state.sending = true;
   auto kept = std::make_shared<std::vector<LogLine>>(batch);
   options->transport->send(std::move(batch), [actor = caf::actor_cast<LogPush>(self), queue = options->queue, kept](bool sent) {
@@ -117,7 +126,8 @@ LogPush::behavior_type log_push(Self self, LogPushOptions given, Reporter report
         if (code == static_cast<std::int32_t>(absl::StatusCode::kUnauthenticated)) state.disabled = true;
         state.connected = false;
         state.sending = false;
-        finish_flush(self);
+        state.finishing = false;
+        finish_flush(self, options);
         if (self->clock().now() - state.connected_at >= options->healthy) state.failures = 0;
         arm(self, std::min(options->first_backoff * (1 << std::min(state.failures++, 10U)), options->longest_backoff));
         touch();
@@ -126,7 +136,7 @@ LogPush::behavior_type log_push(Self self, LogPushOptions given, Reporter report
         auto promise = self->make_response_promise<void>();
         self->state.flush = promise;
         self->state.flushing = true;
-        pump(self, options);
+        pump(self, options);  // a batch that is under way goes on from `reported`
         return promise;
       },
   };

@@ -34,6 +34,7 @@ struct LogPushState {
   std::uint64_t oversized = 0;
   caf::typed_response_promise<void> flush;
   bool flushing = false;
+  bool finishing = false;  // the stream was half-closed; its end ends the flush
   inline static const char* name = "log_push";
 };
 

@@ -434,10 +434,10 @@ class Process {
       caf::scoped_actor self{system_};
       self->request(gateway_, kFlush, exited_atom::value, static_cast<std::int32_t>(*main_code_)).receive([] {}, [](const caf::error&) {});
     }
-    flush();
     if (acceptor_) acceptor_->stop();
     if (dns_) dns_->stop();
     if (engine_) engine_->shutdown();
+    flush();  // last: nothing is logged after it
     return code;
   }
 

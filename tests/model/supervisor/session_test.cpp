@@ -140,7 +140,8 @@ struct FakeLogTransport final : LogTransport {
     if (accept) batches.push_back(std::move(lines));
     done(accept);
   }
-  void finish() override {}
+  std::size_t finishes = 0;
+  void finish() override { ++finishes; }
 };
 
 class LogPushTest : public openshell::test::VirtualTime {
@@ -210,6 +211,38 @@ TEST_F(LogPushTest, LinesOfAFailedHandOffComeFirstOnTheNextStream) {
   advance(1s);
   EXPECT_THAT(sent(), ElementsAre("a", "b"));
   EXPECT_EQ(transport->connects, 2U);
+}
+
+TEST_F(LogPushTest, AFlushIsOverWhenTheGatewayHasReadTheLastLine) {
+  log("a");
+  bool flushed = false;
+  auto asker =
+      sys.spawn([&](caf::event_based_actor* self) { self->request(actor, caf::infinite, stop_atom::value).then([&] { flushed = true; }); });
+  run();
+  EXPECT_THAT(sent(), ElementsAre("a")) << "without waiting for others";
+  EXPECT_EQ(transport->finishes, 1U);
+  EXPECT_FALSE(flushed) << "the line may still be in this process";
+  transport->ended(0);
+  run();
+  EXPECT_TRUE(flushed);
+}
+
+TEST_F(LogPushTest, AFlushTriesOnceAndDoesNotWaitForABackoff) {
+  log("a", true);
+  transport->accept = false;
+  log("b", true);
+  transport->ended(14);
+  run();
+  transport->accept = true;
+  bool flushed = false;
+  auto asker =
+      sys.spawn([&](caf::event_based_actor* self) { self->request(actor, caf::infinite, stop_atom::value).then([&] { flushed = true; }); });
+  run();
+  EXPECT_THAT(sent(), ElementsAre("a", "b"));
+  EXPECT_EQ(transport->connects, 2U);
+  transport->ended(14);
+  run();
+  EXPECT_TRUE(flushed) << "a gateway that is gone holds nothing up";
 }
 
 TEST_F(LogPushTest, UnauthenticatedEndsPushingForGood) {
