@@ -153,6 +153,11 @@ struct ReadinessReport {
   bool launch_environment_installed = false;
 };
 
+/// The gateway took the evidence. It forgets it unless the next report comes within the interval.
+struct ReadinessAccepted {
+  std::chrono::milliseconds report_interval{0};  ///< 0: not said
+};
+
 /// One denied open or request that a person could allow.
 struct DenialEvent {
   std::string denial_id;  ///< UUID, made where the denial was decided
@@ -294,8 +299,8 @@ using GatewayClient = caf::typed_actor<
     caf::replies_to<reported_atom, PolicyStatus>::with<void>,
     // From RuntimePublisher. Void once the gateway recorded the admission.
     caf::replies_to<admit_atom, AdmissionReport>::with<void>,
-    // From RuntimePublisher. Void once the evidence was taken.
-    caf::replies_to<ready_atom, ReadinessReport>::with<void>,
+    // From RuntimePublisher. The interval of the reports, once the evidence was taken.
+    caf::replies_to<ready_atom, ReadinessReport>::with<ReadinessAccepted>,
     // From EndpointObserver.
     caf::replies_to<endpoint_atom, EndpointReport>::with<void>,
     // From DenialAggregator.
@@ -327,7 +332,9 @@ using RuntimePublisher = Introspectable::extend<
     // From PolicyPoller, one at a time. Answers when the candidate is in force, or was rejected and reported.
     caf::replies_to<publish_atom, Candidate>::with<PublishOutcome>,
     // From Session. A session began (its id) or ended (empty): readiness is reported anew.
-    caf::reacts_to<accepted_atom, std::string>>;
+    caf::reacts_to<accepted_atom, std::string>,
+    // From itself. The evidence at the gateway is about to grow old; the number tells an outdated timer.
+    caf::reacts_to<tick_atom, std::uint64_t>>;
 
 /// Asks the gateway for the configuration: every interval, and at once when nudged. At most one poll is in flight.
 /// Restart: polls at once; what it knew of the running configuration is handed in again by the root.
@@ -414,6 +421,7 @@ OPENSHELL_SUPERVISOR_VALUE(AdmissionReport)
 OPENSHELL_SUPERVISOR_VALUE(Candidate)
 OPENSHELL_SUPERVISOR_VALUE(PublishOutcome)
 OPENSHELL_SUPERVISOR_VALUE(ReadinessReport)
+OPENSHELL_SUPERVISOR_VALUE(ReadinessAccepted)
 OPENSHELL_SUPERVISOR_VALUE(DenialBatch)
 OPENSHELL_SUPERVISOR_VALUE(EndpointObservation)
 OPENSHELL_SUPERVISOR_VALUE(EndpointReport)

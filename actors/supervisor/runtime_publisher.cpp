@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 #include <caf/all.hpp>
 
+#include <algorithm>
+
 #include "messages/status_error.hpp"
 
 namespace openshell::supervisor {
@@ -12,6 +14,9 @@ using Self = RuntimePublisher::stateful_pointer<RuntimePublisherState>;
 
 constexpr std::chrono::seconds kRequestTimeout{15};
 constexpr std::chrono::seconds kInstallTimeout{120};
+constexpr std::chrono::milliseconds kReadinessInterval{5'000};  // where the gateway does not say
+constexpr std::chrono::milliseconds kShortestReadinessInterval{1'000};
+constexpr std::chrono::milliseconds kLongestReadinessInterval{10'000};  // evidence lives 15 s
 constexpr const char* kRejectedText = "Effective configuration could not be activated; replace the policy or repair attached providers";
 
 struct Peers {
@@ -52,9 +57,16 @@ void report_admission(Self self, const Peers& peers, const ConfigSnapshot& about
             });
 }
 
+/// The gateway forgets evidence that is not renewed, also where it refused or missed the last report.
+void renew_readiness(Self self, std::chrono::milliseconds after) {
+  self->delayed_send(self, after, tick_atom::value, ++self->state.readiness_timer);
+}
+
+/// What is installed now, under the next sequence: a repeated one would renew nothing. While an environment is on its way into the sandbox
+/// nothing true can be said of it; the installation reports itself.
 void report_readiness(Self self, const Peers& peers) {
   auto& state = self->state;
-  if (state.session_id.empty()) return;
+  if (state.session_id.empty() || state.installing > 0) return;
   ReadinessReport report;
   report.session_id = state.session_id;
   report.sequence = ++state.sequence;
@@ -66,21 +78,29 @@ void report_readiness(Self self, const Peers& peers) {
   report.policy_active = !state.quarantined;
   report.launch_environment_installed = state.environment_installed;
   self->request(peers.gateway, kRequestTimeout, ready_atom::value, report)
-      .then([] {},
-            [=](const caf::error& error) {
-              self->state.reporter.note_failed(to_status(error).ToString());
-              spdlog::debug("provider readiness was not taken: {}", to_status(error).ToString());
-            });
+      .then(
+          [=](const ReadinessAccepted& accepted) {
+            const auto said = accepted.report_interval.count() > 0 ? accepted.report_interval : kReadinessInterval;
+            renew_readiness(self, std::clamp(said, kShortestReadinessInterval, kLongestReadinessInterval));
+          },
+          [=](const caf::error& error) {
+            self->state.reporter.note_failed(to_status(error).ToString());
+            spdlog::debug("provider readiness was not taken: {}", to_status(error).ToString());
+            renew_readiness(self, kReadinessInterval);
+          });
 }
 
 void install_environment(Self self, const Peers& peers) {
+  ++self->state.installing;
   self->request(peers.boundary, kInstallTimeout, install_atom::value, self->state.environment)
       .then(
           [=](bool applied) {
+            --self->state.installing;
             self->state.environment_installed = applied;
             report_readiness(self, peers);
           },
           [=](const caf::error& error) {
+            --self->state.installing;
             self->state.environment_installed = false;
             spdlog::error("the provider environment was not installed in the sandbox: {}", to_status(error).ToString());
             report_readiness(self, peers);
@@ -156,6 +176,9 @@ RuntimePublisher::behavior_type runtime_publisher(Self self, GatewayClient gatew
         self->state.session_id = std::move(session_id);
         self->state.sequence = 0;
         report_readiness(self, peers);
+      },
+      [=](tick_atom, std::uint64_t timer) {
+        if (timer == self->state.readiness_timer) report_readiness(self, peers);
       },
   };
 }

@@ -28,6 +28,8 @@ struct RuntimePublisherState {
   std::string session_id;
   std::uint64_t sequence = 0;  // of readiness reports in this session
   std::uint64_t publications = 0;
+  std::uint64_t readiness_timer = 0;  // only the newest counts
+  unsigned installing = 0;            // environments on their way into the sandbox
   bool quarantined = false;
   bool environment_installed = true;
   inline static const char* name = "runtime_publisher";

@@ -92,7 +92,7 @@ GatewayClient::behavior_type gateway_client(Self self, std::shared_ptr<GatewayCo
         return promise;
       },
       [=](ready_atom, const ReadinessReport& report) {
-        auto promise = self->make_response_promise<void>();
+        auto promise = self->make_response_promise<ReadinessAccepted>();
         gateway->report_readiness(report, answer_to(self, promise));
         return promise;
       },

@@ -169,13 +169,17 @@ void GatewayConnection::report_admission(const supervisor::AdmissionReport& repo
   call<decltype(request), Response>(*this, method, request, only_status<Response>(std::move(done)));
 }
 
-void GatewayConnection::report_readiness(const supervisor::ReadinessReport& report, Sent done) {
+void GatewayConnection::report_readiness(const supervisor::ReadinessReport& report, Done<supervisor::ReadinessAccepted> done) {
   v1::ReportProviderReadinessRequest request;
   request.set_sandbox_id(options_.sandbox_id);
   fill(report, options_.instance_id, request);
   using Response = v1::ReportProviderReadinessResponse;
   Method<decltype(request), Response> method = &Async::ReportProviderReadiness;
-  call<decltype(request), Response>(*this, method, request, only_status<Response>(std::move(done)));
+  call<decltype(request), Response>(*this, method, request, [done = std::move(done)](absl::StatusOr<Response> response) mutable {
+    if (!response.ok()) return done(response.status());
+    const auto& interval = response->report_interval();
+    done(supervisor::ReadinessAccepted{std::chrono::seconds{interval.seconds()} + std::chrono::milliseconds{interval.nanos() / 1'000'000}});
+  });
 }
 
 void GatewayConnection::report_endpoints(const supervisor::EndpointReport& report, Sent done) {

@@ -59,7 +59,7 @@ class GatewayConnection {
   void get_environment(Done<supervisor::ProviderEnvironment> done);
   void report_policy_status(const supervisor::PolicyStatus& status, Sent done);
   void report_admission(const supervisor::AdmissionReport& report, Sent done);
-  void report_readiness(const supervisor::ReadinessReport& report, Sent done);
+  void report_readiness(const supervisor::ReadinessReport& report, Done<supervisor::ReadinessAccepted> done);
   void report_endpoints(const supervisor::EndpointReport& report, Sent done);
   void submit_policy(const supervisor::PolicyUpload& upload, Sent done);
   void submit_analysis(const supervisor::DenialBatch& batch, Sent done);

@@ -39,6 +39,8 @@ struct FakeGateway {
   std::uint64_t environment_revision = 0;
   std::function<absl::Status(const PolicyStatus&)> on_report = [](const PolicyStatus&) { return absl::OkStatus(); };
   std::function<absl::Status()> on_config = [] { return absl::OkStatus(); };
+  std::function<absl::Status()> on_readiness = [] { return absl::OkStatus(); };
+  std::chrono::milliseconds readiness_interval{5'000};
   std::function<absl::Status()> on_analysis = [] { return absl::OkStatus(); };
 
   std::vector<PolicyStatus> reports;  // accepted ones
@@ -71,9 +73,10 @@ struct FakeGateway {
             admissions.push_back(report);
             return {};
           },
-          [this](ready_atom, const ReadinessReport& report) -> caf::result<void> {
+          [this](ready_atom, const ReadinessReport& report) -> caf::result<ReadinessAccepted> {
             readiness.push_back(report);
-            return {};
+            if (auto answer = on_readiness(); !answer.ok()) return to_error(answer);
+            return ReadinessAccepted{readiness_interval};
           },
           [](endpoint_atom, const EndpointReport&) -> caf::result<void> { return {}; },
           [this](analyse_atom, const DenialBatch& batch) -> caf::result<void> {
@@ -125,9 +128,15 @@ struct FakeHost final : RuntimeHost {
 
 struct FakeBoundary final : BoundaryPort {
   std::vector<std::uint64_t> installed;
+  bool hold = false;  // answers are given by the test
+  std::function<void(absl::StatusOr<bool>)> held;
   void install(std::uint64_t revision, std::map<std::string, std::string>, std::function<void(absl::StatusOr<bool>)> done) override {
     installed.push_back(revision);
-    done(true);
+    if (hold) {
+      held = std::move(done);
+    } else {
+      done(true);
+    }
   }
   void terminate(std::function<void(absl::Status)> done) override { done(absl::OkStatus()); }
 };

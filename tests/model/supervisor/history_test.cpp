@@ -62,8 +62,8 @@ class HistoryTest : public openshell::test::VirtualTime {
     outbox = ended.keep(sys.spawn(status_outbox, client, Reporter{}));
     auto endpoints = sys.spawn(endpoint_observer, client, Reporter{});
     auto boundary = sys.spawn(boundary_actor, BoundaryOptions{port, host, [](LinkState) {}}, Reporter{});
-    publisher = sys.spawn(runtime_publisher, client, outbox, boundary, endpoints,
-                          RuntimePublisherOptions{host, "me", gateway.config, {}, true}, Reporter{});
+    publisher = ended.keep(sys.spawn(runtime_publisher, client, outbox, boundary, endpoints,
+                                     RuntimePublisherOptions{host, "me", gateway.config, {}, true}, Reporter{}));
     PolicyPollerOptions options;
     options.instance_id = "me";
     options.running = gateway.config;
@@ -225,6 +225,63 @@ TEST_F(HistoryTest, ANewEnvironmentIsInstalledAndReportedReadyInItsSession) {
   EXPECT_EQ(gateway.readiness.back().provider_env_revision, 7U);
   EXPECT_EQ(gateway.readiness.back().session_id, "s1");
   EXPECT_TRUE(gateway.readiness.back().launch_environment_installed);
+}
+
+TEST_F(HistoryTest, ReadinessIsReportedAtTheGatewaysIntervalAsLongAsItsSessionLives) {
+  gateway.readiness_interval = 4s;
+  caf::anon_send(publisher, accepted_atom::value, std::string{"s1"});
+  run();
+  ASSERT_EQ(gateway.readiness.size(), 1U);
+  advance(3'999ms);
+  EXPECT_EQ(gateway.readiness.size(), 1U);
+  advance(1ms);
+  ASSERT_EQ(gateway.readiness.size(), 2U);
+  EXPECT_GT(gateway.readiness[1].sequence, gateway.readiness[0].sequence) << "a repeated sequence would renew nothing";
+  gateway.on_readiness = [] { return absl::FailedPreconditionError("sandbox supervisor is not ready"); };
+  advance(4s);
+  ASSERT_EQ(gateway.readiness.size(), 3U);
+  gateway.on_readiness = [] { return absl::OkStatus(); };
+  advance(5s);
+  EXPECT_EQ(gateway.readiness.size(), 4U) << "a refused report is made again";
+  caf::anon_send(publisher, accepted_atom::value, std::string{"s2"});
+  run();
+  ASSERT_EQ(gateway.readiness.size(), 5U);
+  EXPECT_EQ(gateway.readiness[4].sequence, 1U);
+  advance(4s);
+  EXPECT_EQ(gateway.readiness.size(), 6U) << "one timer, not two";
+  caf::anon_send(publisher, accepted_atom::value, std::string{});
+  advance(60s);
+  EXPECT_EQ(gateway.readiness.size(), 6U);
+}
+
+TEST_F(HistoryTest, AnIntervalThatWouldLetTheEvidenceDieIsCut) {
+  gateway.readiness_interval = 1h;
+  caf::anon_send(publisher, accepted_atom::value, std::string{"s1"});
+  run();
+  advance(10s);
+  EXPECT_EQ(gateway.readiness.size(), 2U);
+  gateway.readiness_interval = 1ms;
+  advance(10s);
+  const auto before = gateway.readiness.size();
+  advance(999ms);
+  EXPECT_EQ(gateway.readiness.size(), before);
+}
+
+TEST_F(HistoryTest, WhileAnEnvironmentIsOnItsWayItIsNotCalledInstalled) {
+  caf::anon_send(publisher, accepted_atom::value, std::string{"s1"});
+  run();
+  port->hold = true;
+  gateway.environment_revision = 7;
+  gateway.config.provider_env_revision = 7;
+  nudge("n");
+  run();
+  const auto before = gateway.readiness.size();
+  advance(20s);
+  EXPECT_EQ(gateway.readiness.size(), before);
+  port->held(true);
+  run();
+  ASSERT_EQ(gateway.readiness.size(), before + 1);
+  EXPECT_EQ(gateway.readiness.back().provider_env_revision, 7U);
 }
 
 TEST_F(HistoryTest, ACK_39_ADayOfOutageDoesNotLoseTheInitialAcknowledgement) {
