@@ -35,8 +35,8 @@ grpc::Status to_grpc(const absl::Status& status) {
   return grpc::Status{static_cast<grpc::StatusCode>(status.code()), std::string{status.message()}, status_details(status)};
 }
 
-std::shared_ptr<GrpcCall> GrpcCall::create() {
-  std::shared_ptr<GrpcCall> call{new GrpcCall};
+std::shared_ptr<GrpcCall> GrpcCall::create(grpc::CallbackServerContext& ctx) {
+  std::shared_ptr<GrpcCall> call{new GrpcCall{ctx}};
   call->self_ = call;
   return call;
 }
@@ -101,6 +101,11 @@ std::size_t GrpcCall::queued_bytes() const {
 bool GrpcCall::over() const {
   const std::lock_guard lock{mutex_};
   return over_;
+}
+
+void GrpcCall::mark_replayed() {
+  const std::lock_guard lock{mutex_};
+  if (!over_ && !end_) ctx_.AddInitialMetadata("openshell-replayed", "true");
 }
 
 GrpcCall::Step GrpcCall::next_step() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include <deque>
@@ -20,7 +21,7 @@ namespace openshell::api {
 class GrpcCall final : public grpc::ServerGenericBidiReactor, public internal::Call, public std::enable_shared_from_this<GrpcCall> {
  public:
   /// Owned by the call itself until gRPC is done with it, and by whoever keeps a handle.
-  static std::shared_ptr<GrpcCall> create();
+  static std::shared_ptr<GrpcCall> create(grpc::CallbackServerContext& ctx);
 
   void read(std::shared_ptr<google::protobuf::MessageLite> into, std::function<void(bool)> then) override;
   void write(const google::protobuf::MessageLite& message, std::function<void(bool)> then) override;
@@ -28,6 +29,7 @@ class GrpcCall final : public grpc::ServerGenericBidiReactor, public internal::C
   void on_done(std::function<void()> callback) override;
   std::size_t queued_bytes() const override;
   bool over() const override;
+  void mark_replayed() override;
 
  private:
   struct Outgoing {
@@ -41,7 +43,7 @@ class GrpcCall final : public grpc::ServerGenericBidiReactor, public internal::C
   };
   enum class Step { kNone, kRead, kWrite, kWriteAndFinish, kFinish };
 
-  GrpcCall() = default;
+  explicit GrpcCall(grpc::CallbackServerContext& ctx) : ctx_{ctx} {}
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -51,6 +53,7 @@ class GrpcCall final : public grpc::ServerGenericBidiReactor, public internal::C
   Step next_step();                                          // under the lock
   std::vector<std::function<void()>> take_done_callbacks();  // under the lock
 
+  grpc::CallbackServerContext& ctx_;  // gRPC's; there until OnDone
   mutable std::mutex mutex_;
   std::shared_ptr<GrpcCall> self_;
   grpc::ByteBuffer incoming_;

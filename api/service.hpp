@@ -50,6 +50,10 @@ class Call {
   virtual void on_done(std::function<void()> callback) = 0;
   [[nodiscard]] virtual std::size_t queued_bytes() const = 0;
   [[nodiscard]] virtual bool over() const = 0;
+  /// The answer repeats an earlier one: response metadata `openshell-replayed: true`. Before the answer.
+  virtual void mark_replayed() {}
+  /// Of a stream with a request_id: how its work ended is not known, although the call may end well.
+  virtual void leave_unresolved() {}
 };
 
 /// Ends the call as INTERNAL when the last handle goes without an answer.
@@ -105,6 +109,8 @@ class Stream {
   void finish_with(const Out& last) const { handle_->call().finish(absl::OkStatus(), &last); }
   /// Called once when the call is over, whoever ended it. At once if it already is.
   void on_done(std::function<void()> callback) const { handle_->call().on_done(std::move(callback)); }
+  /// Before the end, where what runs behind the call may outlive it: a repetition of its request_id is then told that nothing is known.
+  void leave_unresolved() const { handle_->call().leave_unresolved(); }
   [[nodiscard]] std::size_t queued_bytes() const { return handle_->call().queued_bytes(); }
   [[nodiscard]] bool over() const { return handle_->call().over(); }
 

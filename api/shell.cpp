@@ -9,6 +9,7 @@
 #include <chrono>
 #include <mutex>
 
+#include "api/admitted_call.hpp"
 #include "api/grpc_call.hpp"
 #include "observability/text.hpp"
 #include "storage/store.hpp"
@@ -68,7 +69,7 @@ class GenericService final : public grpc::CallbackGenericService {
   explicit GenericService(ShellOptions options) : options_{std::move(options)}, rate_{options_.rate_limit} {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* ctx) override {
-    auto call = GrpcCall::create();
+    auto call = GrpcCall::create(*ctx);
     auto* reactor = call.get();
     auto context = std::make_shared<CallContext>();
     context->request_id = request_id(*ctx);
@@ -88,22 +89,23 @@ class GenericService final : public grpc::CallbackGenericService {
     context->rbac = options_.roles.configured;
     context->admin_role = options_.roles.admin_role;
     const MethodRule* rule = options_.table->find(context->method);
-    if (rule != nullptr && rule->mode == AuthMode::kUnauthenticated) return dispatch(std::move(call), std::move(context));
+    if (rule != nullptr && rule->mode == AuthMode::kUnauthenticated) return dispatch(std::move(call), std::move(context), rule);
     CallFacts facts{context->method, metadata(ctx, "authorization"), peer_certificate(ctx)};
     const bool bearer = !facts.authorization.empty();
     options_.authenticator->authenticate(facts, [this, call, context, rule, bearer](absl::StatusOr<Principal> principal) {
       if (!principal.ok()) return call->finish(principal.status(), nullptr);
       if (auto status = authorize(rule, *principal, options_.roles, bearer); !status.ok()) return call->finish(status, nullptr);
       context->principal = *std::move(principal);
-      dispatch(call, context);
+      dispatch(call, context, rule);
     });
   }
 
-  void dispatch(std::shared_ptr<GrpcCall> call, std::shared_ptr<CallContext> context) const {
+  void dispatch(std::shared_ptr<GrpcCall> call, std::shared_ptr<CallContext> context, const MethodRule* rule) const {
     const auto* start = options_.router->find(context->method);
     if (start == nullptr)
       return call->finish(absl::UnimplementedError(cat(context->method, " is not implemented by this gateway")), nullptr);
-    (*start)(std::move(context), std::move(call));
+    auto wrapped = admitted(std::move(call), context, rule, options_.admissions, options_.router);
+    (*start)(std::move(context), std::move(wrapped));
   }
 
   ShellOptions options_;

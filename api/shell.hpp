@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "api/admissions.hpp"
 #include "api/authentication.hpp"
 #include "api/authorization.hpp"
 #include "api/service.hpp"
@@ -33,6 +34,7 @@ struct ShellOptions {
   const Authenticator* authenticator = nullptr;
   const AuthorizationTable* table = nullptr;
   RolePolicy roles;
+  std::shared_ptr<Admissions> admissions;  ///< absent: no request_id is recognised again
   RateLimit rate_limit;
   std::string unix_socket;         ///< absolute path in a private directory, under 108 bytes
   std::optional<TlsMaterial> tls;  ///< absent: plaintext

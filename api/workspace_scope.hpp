@@ -32,8 +32,7 @@ absl::Status require_workspace(storage::Transaction& tx, std::string_view worksp
 /// Makes the workspace `default` where it is missing. At start-up.
 absl::Status ensure_default_workspace(storage::Store& store);
 
-/// `request_id` of a mutation: empty, or a UUID that is not nil, hyphenated, 36 characters. Repeats are not recognised yet; a malformed one
-/// is refused all the same.
+/// `request_id` of a mutation: empty, or a UUID that is not nil, hyphenated, 36 characters. What it is for: api/admissions.hpp.
 absl::Status check_request_id(std::string_view request_id);
 
 /// 0 -> 100, above 1000 -> 1000, negative -> INVALID_ARGUMENT naming `page_size`.

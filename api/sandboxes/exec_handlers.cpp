@@ -68,6 +68,7 @@ class ExecCall : public std::enable_shared_from_this<ExecCall<In>> {
     caller.after = [system = &plane_->system](std::chrono::milliseconds delay, std::function<void()> work) {
       after(*system, delay, std::move(work));
     };
+    caller.timed_out = [stream = stream_] { stream.leave_unresolved(); };
     auto session = std::make_shared<ExecSession>(std::move(end), std::move(caller));
     session->start(*request, command, storage::new_uuid(), interactive);
     stream_.on_done([session] { session->cancel(); });  // nothing is left to cancel where it ended well

@@ -103,6 +103,7 @@ void ExecSession::timed_out() {
   std::lock_guard lock{mutex_};
   if (over_ || killed_) return;
   killed_ = true;
+  if (caller_.timed_out) caller_.timed_out();
   wire::ToSupervisor message;
   message.mutable_signal()->set_kind(wire::Signal::KILL);
   send_message(message);

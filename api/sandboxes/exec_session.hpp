@@ -45,6 +45,8 @@ class ExecSession : public std::enable_shared_from_this<ExecSession> {
     std::function<void(absl::Status)> finish;
     /// Runs something later.
     std::function<void(std::chrono::milliseconds, std::function<void()>)> after;
+    /// `execution_timeout` passed: the kill is sent, and the end that the caller gets is not the process's own. May be empty.
+    std::function<void()> timed_out;
   };
 
   ExecSession(std::shared_ptr<gateway::RelayEnd> relay, Caller caller);

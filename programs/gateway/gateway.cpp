@@ -113,6 +113,13 @@ class RunningGateway final : public Gateway {
     return lock_state(config_.places.state, lock_);
   }
 
+  /// From the key that signs tokens, else from that of the certificate. Another key makes older admissions unrepeatable.
+  std::optional<api::FingerprintKey> fingerprint_key() const {
+    const std::string path = config_.tokens ? config_.tokens->signing_key_path : config_.tls ? config_.tls->key : std::string{};
+    const Secret key{path.empty() ? std::string{} : read_file(path)};
+    return key.empty() ? std::nullopt : std::optional{api::FingerprintKey{key}};
+  }
+
   absl::Status open_storage() {
     auto store = storage::open_store(config_.database_url);
     if (!store.ok()) return store.status();
@@ -123,6 +130,10 @@ class RunningGateway final : public Gateway {
                                                             cat(config_.places.state, "/gateway/credentials/key-encryption-key.bin")));
     if (!credentials.ok()) return credentials.status();
     credentials_ = *std::move(credentials);
+    api::AdmissionOptions admissions;
+    admissions.store = store_.get();
+    admissions.key = fingerprint_key();
+    admissions_ = std::make_shared<api::Admissions>(std::move(admissions));
     return api::ensure_default_workspace(*store_);
   }
 
@@ -217,6 +228,7 @@ class RunningGateway final : public Gateway {
     options.table = &table_;
     options.rate_limit = {config_.rate_limit_requests, config_.rate_limit_window_seconds};
     options.unix_socket = grpc_socket();
+    options.admissions = admissions_;
     if (config_.tls) options.tls = load_tls(*config_.tls);
     options.caller_address = [this](const std::string& peer) { return front_->caller_address(peer); };
     auto shell = api::Shell::start(std::move(options));
@@ -237,6 +249,7 @@ class RunningGateway final : public Gateway {
     shell_.reset();
     control_.reset();
     driver_.reset();
+    if (admissions_) admissions_->close();
     store_.reset();
     if (status.ok()) return status;
     return absl::Status{status.code(), cat("gateway shutdown cleanup failed: ", status.message())};
@@ -248,6 +261,7 @@ class RunningGateway final : public Gateway {
   std::unique_ptr<api::TokenAuthority> tokens_;
   std::unique_ptr<storage::Store> store_;
   std::unique_ptr<providers::CredentialStore> credentials_;
+  std::shared_ptr<api::Admissions> admissions_;
   std::unique_ptr<drivers::ComputeDriver> driver_;
   api::DriverInfo driver_info_;
   std::unique_ptr<api::ControlPlane> control_;

@@ -1,6 +1,7 @@
 // A real openshell-gateway in directories of its own, ended with the test.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -14,48 +14,13 @@
 #include "openshell.grpc.pb.h"
 #include "pki/certificate.hpp"
 #include "storage/store.hpp"
-#include "tests/integration/gateway/gateway_process.hpp"
+#include "tests/integration/gateway/gateway_stub.hpp"
 
 namespace openshell::gateway {
 namespace {
 
 using namespace openshell::v1;
 using testing::HasSubstr;
-using Stub = std::unique_ptr<OpenShell::Stub>;
-
-struct ClientTls {
-  std::string ca;
-  std::string certificate;
-  std::string key;
-};
-
-ClientTls own_tls(const GatewayProcess& gateway) {
-  return {file_content(gateway.tls() + "/ca.crt"), file_content(gateway.tls() + "/client/tls.crt"),
-          file_content(gateway.tls() + "/client/tls.key")};
-}
-
-Stub connect(const GatewayProcess& gateway, const ClientTls& tls) {
-  grpc::SslCredentialsOptions options;
-  options.pem_root_certs = tls.ca;
-  options.pem_cert_chain = tls.certificate;
-  options.pem_private_key = tls.key;
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return OpenShell::NewStub(grpc::CreateCustomChannel(gateway.target(), grpc::SslCredentials(options), arguments));
-}
-Stub connect_plain(const GatewayProcess& gateway) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return OpenShell::NewStub(grpc::CreateCustomChannel(gateway.target(), grpc::InsecureChannelCredentials(), arguments));
-}
-
-struct Headers {
-  std::vector<std::pair<std::string, std::string>> values;
-};
-void prepare(grpc::ClientContext& ctx, const Headers& headers) {
-  ctx.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds{10});
-  for (const auto& [key, value] : headers.values) ctx.AddMetadata(key, value);
-}
 
 grpc::Status health(OpenShell::Stub& stub, HealthResponse* response = nullptr, const Headers& headers = {}) {
   grpc::ClientContext ctx;
