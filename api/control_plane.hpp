@@ -6,6 +6,7 @@
 #include <absl/status/statusor.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -33,6 +34,8 @@ struct ControlPlaneOptions {
   drivers::ComputeDriver* driver = nullptr;  ///< made and probed by the program
   drivers::SupervisorSettings supervisor;    ///< for each launch
   std::string gateway_name = "openshell";
+  /// Seconds without the gateway after which a supervisor ends its workload; 0: never.
+  std::uint32_t gateway_outage_limit_secs = 120;
   bool keep_on_shutdown = false;                               ///< leave sandboxes running when the gateway ends
   bool config_push = true;                                     ///< nudge supervisors at each committed change
   std::string policy_validation_failure_mode = "fail_closed";  ///< or "retain_last_valid"

@@ -22,7 +22,8 @@ namespace {
 
 constexpr std::size_t kStopsAtOnce = 16;
 
-drivers::LaunchAuthentication to_driver(const LaunchAuthentication& from, const drivers::SupervisorSettings& settings) {
+drivers::LaunchAuthentication to_driver(const LaunchAuthentication& from, const drivers::SupervisorSettings& settings,
+                                        std::uint32_t gateway_outage_limit_secs) {
   drivers::LaunchAuthentication to;
   to.session_id = SessionId{from.session_id};
   to.runtime_generation = from.generation;
@@ -35,6 +36,7 @@ drivers::LaunchAuthentication to_driver(const LaunchAuthentication& from, const 
   for (const auto& key : from.verification_keys) to.verification_keys.push_back({key.key_id, key.public_key_pem});
   to.supervisor_settings = settings;
   return to;
+  to.gateway_outage_limit_secs = gateway_outage_limit_secs;
 }
 
 class ActorPlane : public ControlPlane {
@@ -48,14 +50,14 @@ class ActorPlane : public ControlPlane {
     tree.driver_name = capabilities_.driver_name;
     tree.failure_mode = options_.policy_validation_failure_mode;
     tree.extension_authentication = options_.tokens != nullptr;
-    tree.mint = [tokens = options_.tokens, settings = options_.supervisor](
+    tree.mint = [tokens = options_.tokens, settings = options_.supervisor, outage = options_.gateway_outage_limit_secs](
                     const gateway::records::SandboxRecord& record) -> absl::StatusOr<drivers::LaunchAuthentication> {
       if (tokens == nullptr)
         return absl::FailedPreconditionError("the gateway has no signing key for sandbox tokens; configure gateway_jwt");
       const auto now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
       return to_driver(tokens->launch(SandboxId{record.sandbox().metadata().id()}, GenerationId{record.runtime_generation()},
                                       record.auth_epoch(), record.gateway_token_id(), now),
-                       settings);
+                       settings, outage);
     };
     tree.fatal = [](const std::string& which) {
       log::error("an actor died; the gateway ends in order", {{"actor", which}});

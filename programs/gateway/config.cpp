@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::size_t kMaxSocketPath = 107;
 constexpr std::size_t kMaxResolvers = 8;
+constexpr std::uint64_t kMaxOutageSecs = std::numeric_limits<std::uint32_t>::max();  // what a supervisor's flag takes
 constexpr std::size_t kMaxCaBundleBytes = 1U << 20;
 
 absl::Status invalid(std::string text) { return absl::InvalidArgumentError(std::move(text)); }
@@ -119,7 +120,12 @@ class Merger {
           cat("invalid gateway config field openshell.gateway.config_delivery_mode: '", delivery, "' is neither 'push' nor 'poll'"));
     out_.config_push = delivery == "push";
     out_.reported_version = file_.reported_version.value_or(std::string{kInterfaceVersion});
-    out_.gateway_outage_limit_secs = file_.gateway_outage_limit_secs.value_or(120);
+    const std::uint64_t outage = file_.gateway_outage_limit_secs.value_or(120);
+    if (outage > kMaxOutageSecs)
+      return invalid(
+          cat("invalid gateway config field openshell.gateway.failure_handling.gateway_outage_limit_secs: must be between 1 and ",
+              kMaxOutageSecs, ", got ", outage));
+    out_.gateway_outage_limit_secs = static_cast<std::uint32_t>(outage);
     if (file_.image_preparation_timeout_seconds &&
         (*file_.image_preparation_timeout_seconds < 1 || *file_.image_preparation_timeout_seconds > 86'400)) {
       return invalid("image_preparation_timeout_seconds must be between 1 and 86400");

@@ -61,7 +61,7 @@ struct GatewayConfig {
   bool config_push = true;
   std::string policy_validation_failure_mode = "fail_closed";
   std::string reported_version{kInterfaceVersion};
-  std::uint64_t gateway_outage_limit_secs = 120;
+  std::uint32_t gateway_outage_limit_secs = 120;  ///< 0: unlimited
   drivers::SupervisorSettings supervisor;
   drivers::ProcessDriverOptions process;  ///< without endpoint and CA, which are known once the port is bound
   std::string process_endpoint;           ///< operator's own endpoint for supervisors; empty: derived

@@ -176,6 +176,7 @@ class RunningGateway final : public Gateway {
     options.credentials = credentials_.get();
     options.driver = driver_.get();
     options.supervisor = config_.supervisor;
+    options.gateway_outage_limit_secs = config_.gateway_outage_limit_secs;
     options.gateway_name = config_.name;
     options.keep_on_shutdown = config_.keep_on_shutdown;
     options.config_push = config_.config_push;

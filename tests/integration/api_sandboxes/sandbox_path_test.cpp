@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <filesystem>
+#include <future>
 #include <thread>
 
 #include "api/sandboxes/control_plane.hpp"
@@ -11,6 +12,7 @@
 #include "api/workspace_scope.hpp"
 #include "exec.pb.h"
 #include "openshell.grpc.pb.h"
+#include "rpc_status.pb.h"
 #include "tests/model/gateway/scripted_driver.hpp"
 #include "tests/unit/api/key_files.hpp"
 
@@ -223,6 +225,7 @@ class SandboxPath : public ::testing::Test {
     options.tokens = tokens.get();
     options.driver = &driver;
     options.keep_on_shutdown = keep;
+    options.gateway_outage_limit_secs = 77;
     plane = *api::make_control_plane(options);
     router = std::make_unique<api::Router>();
     plane->add_handlers(*router);
@@ -234,6 +237,10 @@ class SandboxPath : public ::testing::Test {
     serve.router = router.get();
     serve.authenticator = authenticator.get();
     serve.table = table.get();
+    api::AdmissionOptions admissions;
+    admissions.store = store.get();
+    admissions.key.emplace(Secret{"a signing key"});
+    serve.admissions = std::make_shared<api::Admissions>(std::move(admissions));
     serve.unix_socket = directory + "/api.sock";
     shell = *api::Shell::start(std::move(serve));
     plane->start();
@@ -401,6 +408,13 @@ TEST_F(SandboxPath, GW_FromCreateToDelete) {
   EXPECT_EQ(removed.outcome(), pb::DELETION_OUTCOME_ALREADY_ABSENT);
 }
 
+TEST_F(SandboxPath, GW_ALaunchCarriesTheOperatorsOutageLimit) {
+  pb::Sandbox sandbox;
+  ASSERT_TRUE(create("box", &sandbox).ok());
+  std::lock_guard lock{driver.mutex};
+  EXPECT_EQ(driver.launches.at(sandbox.metadata().id()).gateway_outage_limit_secs, 77U);
+}
+
 TEST_F(SandboxPath, GW_TenMegabytesThroughAnExecWithBackpressure) {
   pb::Sandbox sandbox;
   ASSERT_TRUE(create("box", &sandbox).ok());
@@ -457,6 +471,107 @@ TEST_F(SandboxPath, FB_ATimeoutIs124AndACancelEndsTheRelay) {
   request.clear_execution_timeout();
   EXPECT_EQ(exec(request, &ctx).status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_TRUE(eventually([&] { return one->cancelled == 1; })) << "the supervisor sees a broken relay and ends the tree";
+}
+
+/// The reason in the details of a refusal.
+std::string reason_of(const grpc::Status& status) {
+  google::rpc::Status details;
+  details.ParseFromString(status.error_details());
+  for (const auto& any : details.details()) {
+    google::rpc::ErrorInfo info;
+    if (any.UnpackTo(&info)) return info.reason();
+  }
+  return {};
+}
+
+TEST_F(SandboxPath, GW_AnExecWithARequestIdRunsOnce) {
+  pb::Sandbox sandbox;
+  ASSERT_TRUE(create("box", &sandbox).ok());
+  auto one = supervisor(sandbox);
+  std::atomic<int> runs{0};
+  std::atomic<bool> go{false};
+  one->run = [&](Supervisor&, Supervisor::Relay& relay) {
+    ++runs;
+    wire::ToGateway message;
+    const bool whole = read_exec(relay, [](const wire::ToSupervisor& got) { return got.has_stdin_end(); });
+    message.mutable_started();
+    Supervisor::say(relay, message);
+    if (!whole || !eventually([&] { return go.load(); })) return;
+    message.mutable_exit()->set_code(7);
+    Supervisor::say(relay, message);
+  };
+  one->become_ready();
+  auto request = command("box", "once");
+  request.set_request_id("6f1d2c3b-0000-4000-8000-00000000aaaa");
+  auto first = std::async(std::launch::async, [&] { return exec(request); });
+  ASSERT_TRUE(eventually([&] { return runs == 1; }));
+  EXPECT_EQ(reason_of(exec(request).status), "REQUEST_OUTCOME_UNCERTAIN");
+  auto changed = request;
+  changed.add_command("more");
+  EXPECT_EQ(reason_of(exec(changed).status), "REQUEST_ID_PAYLOAD_MISMATCH");
+  go = true;
+  EXPECT_EQ(first.get().code, 7);
+  const auto after = exec(request);
+  EXPECT_EQ(reason_of(after.status), "REQUEST_STREAM_UNAVAILABLE");
+  EXPECT_FALSE(after.code);
+  EXPECT_EQ(runs, 1);
+}
+
+TEST_F(SandboxPath, GW_AnExecThatItsCallerCancelledHasEndedOneTimedOutIsUncertain) {
+  pb::Sandbox sandbox;
+  ASSERT_TRUE(create("box", &sandbox).ok());
+  auto one = supervisor(sandbox);
+  std::atomic<int> runs{0};
+  one->run = [&](Supervisor&, Supervisor::Relay& relay) {
+    ++runs;
+    wire::ToGateway message;
+    const bool killed = read_exec(relay, [&](const wire::ToSupervisor& got) {
+      if (got.has_start()) {
+        message.mutable_started();
+        Supervisor::say(relay, message);
+      }
+      return got.has_signal();
+    });
+    if (!killed) return;
+    message.mutable_exit()->set_code(137);
+    Supervisor::say(relay, message);
+  };
+  one->become_ready();
+  auto request = command("box", "sleep");
+  request.set_request_id("6f1d2c3b-0000-4000-8000-00000000aaaa");
+  grpc::ClientContext ctx;
+  auto cancelled = std::async(std::launch::async, [&] { return exec(request, &ctx); });
+  ASSERT_TRUE(eventually([&] { return runs == 1; }));
+  ctx.TryCancel();
+  EXPECT_EQ(cancelled.get().status.error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(eventually([&] { return reason_of(exec(request).status) == "REQUEST_STREAM_UNAVAILABLE"; }));
+  request.set_request_id("6f1d2c3b-0000-4000-8000-00000000bbbb");
+  request.mutable_execution_timeout()->set_nanos(100'000'000);
+  EXPECT_EQ(exec(request).code, 124);
+  EXPECT_EQ(reason_of(exec(request).status), "REQUEST_OUTCOME_UNCERTAIN");
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(SandboxPath, GW_ARepeatedCreationShowsTheSandboxAsItIsNow) {
+  const auto once = [&](grpc::ClientContext& ctx, pb::SandboxResponse& response) {
+    auto request = in_default(pb::CreateSandboxRequest{});
+    *request.mutable_spec()->mutable_policy() = policy(443);
+    request.set_request_id("6f1d2c3b-0000-4000-8000-00000000aaaa");
+    return stub->CreateSandbox(&ctx, request, &response);
+  };
+  grpc::ClientContext first_ctx, again_ctx;
+  pb::SandboxResponse first, again;
+  ASSERT_TRUE(once(first_ctx, first).ok());
+  const auto repeated = once(again_ctx, again);
+  ASSERT_TRUE(repeated.ok()) << repeated.error_message();
+  EXPECT_EQ(again_ctx.GetServerInitialMetadata().count("openshell-replayed"), 1U);
+  EXPECT_EQ(again.sandbox().metadata().id(), first.sandbox().metadata().id());
+  auto remove = in_default(pb::DeleteSandboxRequest{});
+  remove.set_name(first.sandbox().metadata().name());
+  grpc::ClientContext remove_ctx, gone_ctx;
+  pb::DeleteSandboxResponse removed;
+  ASSERT_TRUE(stub->DeleteSandbox(&remove_ctx, remove, &removed).ok());
+  EXPECT_EQ(reason_of(once(gone_ctx, again)), "REQUEST_REPLAY_UNAVAILABLE");
 }
 
 TEST_F(SandboxPath, GW_InteractiveExecHalfClosesStdinOnly) {
