@@ -32,13 +32,14 @@ using accepted_atom = caf::atom_constant<caf::atom("accepted")>;
 using admit_atom = caf::atom_constant<caf::atom("admit")>;
 using analyse_atom = caf::atom_constant<caf::atom("analyse")>;
 using applied_atom = caf::atom_constant<caf::atom("applied")>;
+using close_atom = caf::atom_constant<caf::atom("close")>;
 using config_atom = caf::atom_constant<caf::atom("config")>;
 using endpoint_atom = caf::atom_constant<caf::atom("endpoint")>;
-using enqueue_atom = caf::atom_constant<caf::atom("enqueue")>;
 using environ_atom = caf::atom_constant<caf::atom("environ")>;
 using event_atom = caf::atom_constant<caf::atom("event")>;
 using exited_atom = caf::atom_constant<caf::atom("exited")>;
 using finalize_atom = caf::atom_constant<caf::atom("finalize")>;
+using flush_atom = caf::atom_constant<caf::atom("flush")>;
 using install_atom = caf::atom_constant<caf::atom("install")>;
 using link_atom = caf::atom_constant<caf::atom("link")>;
 using lost_atom = caf::atom_constant<caf::atom("lost")>;
@@ -48,6 +49,7 @@ using pump_atom = caf::atom_constant<caf::atom("pump")>;
 using ready_atom = caf::atom_constant<caf::atom("ready")>;
 using renew_atom = caf::atom_constant<caf::atom("renew")>;
 using reported_atom = caf::atom_constant<caf::atom("reported")>;
+using revive_atom = caf::atom_constant<caf::atom("revive")>;
 using run_atom = caf::atom_constant<caf::atom("run")>;
 using start_atom = caf::atom_constant<caf::atom("start")>;
 using stop_atom = caf::atom_constant<caf::atom("stop")>;
@@ -287,7 +289,7 @@ struct Completion {
 // ---------------------------------------------------------------------------------------------------------------------------------
 
 /// The supervisor's way to the gateway's public interface: one RPC a message, 10 s each. A failure is an error that `to_status`
-/// (status_error.hpp) reads. Restart: keeps nothing but the channel; a pending request fails with UNAVAILABLE.
+/// (status_error.hpp) reads. Restart: never, traffic is denied and the process ends; without it the policy could not be followed.
 using GatewayClient = caf::typed_actor<
     // From PolicyPoller. The configuration as the gateway would deliver it now.
     caf::replies_to<config_atom>::with<ConfigSnapshot>,
@@ -315,19 +317,19 @@ using GatewayClient = caf::typed_actor<
     caf::reacts_to<run_atom, Completion>>;
 
 /// Delivers policy statuses to the gateway in the order in which they happened, one at a time, for as long as it takes.
-/// Its only sender of `enqueue` is RuntimePublisher, in the handler that published that revision: order is the mailbox.
-/// Restart: what its journal holds is replayed; nothing has effect twice, since a repeated report changes nothing at the gateway.
-/// [ACK-28..34]
+/// They come through a journal in memory (StatusJournal). RuntimePublisher alone writes it, in the handler that published that revision,
+/// and never waits for the gateway. Restart: what the journal holds is offered again, in its order; nothing has effect twice, since a
+/// repeated report changes nothing at the gateway. [ACK-28..34]
 using StatusOutbox = Introspectable::extend<
-    // From RuntimePublisher. Takes the status; never waits for the gateway.
-    caf::reacts_to<enqueue_atom, PolicyStatus>,
+    // From RuntimePublisher, through the journal, which holds something new.
+    caf::reacts_to<wake_atom>,
     // From itself. Offers the head again after a back-off.
     caf::reacts_to<pump_atom>>;
 
 /// Builds a runtime from a candidate, swaps it in and enqueues its acknowledgement, all in one handler: nothing can be acknowledged that is
-/// not in force. It is the only loader of policy after start-up and the only sender to StatusOutbox. Runs on a thread of its own, since
-/// building takes milliseconds. Restart: escalates; a supervisor without it could not follow the gateway, so the process ends and the
-/// sandbox with it.
+/// not in force. It is the only loader of policy after start-up and the only writer of the outbox's journal. Runs on a thread of its own,
+/// since building takes milliseconds. Restart: never, traffic is denied and the process ends; a supervisor without it could not follow the
+/// gateway.
 using RuntimePublisher = Introspectable::extend<
     // From PolicyPoller, one at a time. Answers when the candidate is in force, or was rejected and reported.
     caf::replies_to<publish_atom, Candidate>::with<PublishOutcome>,
@@ -337,7 +339,7 @@ using RuntimePublisher = Introspectable::extend<
     caf::reacts_to<tick_atom, std::uint64_t>>;
 
 /// Asks the gateway for the configuration: every interval, and at once when nudged. At most one poll is in flight.
-/// Restart: polls at once; what it knew of the running configuration is handed in again by the root.
+/// Restart: never, traffic is denied and the process ends; what it knew of the running configuration died with it.
 using PolicyPoller = Introspectable::extend<
     // From Session. The gateway says that something changed; answered with `applied` to Session when a poll that began after it was
     // handled.
@@ -359,7 +361,7 @@ using DenialAggregator = Introspectable::extend<
     caf::replies_to<stop_atom>::with<void>>;
 
 /// Reports what inspected endpoints answer, coalesced by endpoint, one report in flight and at most one a second.
-/// Restart: starts empty; the next exchange fills it again.
+/// Restart: starts empty, in the session and under the configuration of before; the next exchange fills it again.
 using EndpointObserver = Introspectable::extend<
     // From the egress threads. Bounded: 1,024 endpoints, further ones are counted and dropped.
     caf::reacts_to<endpoint_atom, EndpointObservation>,
@@ -371,7 +373,7 @@ using EndpointObserver = Introspectable::extend<
     caf::reacts_to<tick_atom>>;
 
 /// Knows the state of the link to the sandbox runtime and runs its slow operations on worker threads.
-/// Restart: never; when the link is lost for good the process ends.
+/// Restart: never; traffic is denied and the process ends, as it does when the link is lost for good.
 using Boundary = Introspectable::extend<
     // From RuntimePublisher. Installs a provider environment for processes launched from now on; true when the runtime applied it.
     caf::replies_to<install_atom, ProviderEnvironment>::with<bool>,
@@ -383,7 +385,7 @@ using Boundary = Introspectable::extend<
     caf::reacts_to<run_atom, Completion>>;
 
 /// Holds the ConnectSupervisor stream: hello, heartbeats, relays, nudges; reconnects with back-off 1..30 s.
-/// Restart: opens a new stream with a higher connection number.
+/// Restart: the session is over for everybody; opens a new stream with a higher connection number.
 using Session = Introspectable::extend<
     // From the root, once the sandbox can serve.
     caf::reacts_to<start_atom>,
@@ -409,6 +411,32 @@ using LogPush = Introspectable::extend<
     caf::reacts_to<lost_atom, std::int32_t>,
     // From the root at shutdown. Flushes what is queued.
     caf::replies_to<stop_atom>::with<void>>;
+
+/// Parts of an interface, for senders that need no more: the actor itself or the root in front of it.
+using InstalledSink = caf::typed_actor<caf::reacts_to<publish_atom, std::string, std::uint64_t>>;
+using AppliedSink = caf::typed_actor<caf::reacts_to<applied_atom, std::vector<std::string>>>;
+
+/// Starts the others, knows what the death of each means, and stands in front of those that may be restarted: its address stays.
+/// Its own death ends the process.
+using Root = Introspectable::extend<
+    // From Session. A session began (its id) or ended (empty); passed to PolicyPoller, RuntimePublisher and EndpointObserver.
+    caf::reacts_to<accepted_atom, std::string>,
+    // From Session, for PolicyPoller.
+    caf::reacts_to<nudge_atom, std::string>,
+    // From PolicyPoller, for Session.
+    caf::reacts_to<applied_atom, std::vector<std::string>>,
+    // From RuntimePublisher, for EndpointObserver; kept for its successor.
+    caf::reacts_to<publish_atom, std::string, std::uint64_t>,
+    // From the boundary client's threads, for Boundary.
+    caf::reacts_to<link_atom, LinkState>,
+    // From itself. The back-off of a dead child is over.
+    caf::reacts_to<revive_atom, std::string>,
+    // From the process, which ends in order. Ends the session; nothing is restarted any more.
+    caf::reacts_to<close_atom>,
+    // From the process. Passed to Boundary.
+    caf::replies_to<stop_atom>::with<void>,
+    // From the process, last of all. Answers when denials and log lines were delivered, or after the time for it.
+    caf::replies_to<flush_atom>::with<void>>;
 
 }  // namespace openshell::supervisor
 

@@ -16,9 +16,9 @@ bool needs_new_token(absl::StatusCode code) { return code == absl::StatusCode::k
 
 ActorSnapshot snapshot(const StatusOutboxState& state) {
   ActorSnapshot out;
-  out.waiting = state.queue.size();
-  out.summary = std::to_string(state.queue.size()) + " statuses waiting, " + std::to_string(state.delivered) + " delivered, " +
-                std::to_string(state.discarded) + " refused, " + std::to_string(state.queue.dropped()) + " dropped; journal: memory";
+  out.waiting = state.journal->size();
+  out.summary = std::to_string(state.journal->size()) + " statuses waiting, " + std::to_string(state.delivered) + " delivered, " +
+                std::to_string(state.discarded) + " refused, " + std::to_string(state.journal->dropped()) + " dropped; journal: memory";
   return out;
 }
 
@@ -43,12 +43,12 @@ void tell(const PolicyStatus& status) {
 }
 
 void pump(Self self, const GatewayClient& gateway) {
-  auto status = self->state.queue.offer();
+  auto status = self->state.journal->offer();
   if (!status) return touch(self);
   self->request(gateway, kReportTimeout, reported_atom::value, *status)
       .then(
           [=] {
-            self->state.queue.settled();
+            self->state.journal->settled();
             ++self->state.delivered;
             self->state.reporter.note_handled();
             tell(*status);
@@ -61,11 +61,11 @@ void pump(Self self, const GatewayClient& gateway) {
               if (needs_new_token(failure.code())) {
                 self->request(gateway, kReportTimeout, renew_atom::value).then([] {}, [](const caf::error&) {});  // in the same wait
               }
-              self->delayed_send(self, self->state.queue.failed(), pump_atom::value);
+              self->delayed_send(self, self->state.journal->failed(), pump_atom::value);
               return touch(self);
             }
             spdlog::error("policy status of version {} was refused: {}", status->revision.value, failure.ToString());
-            self->state.queue.settled();
+            self->state.journal->settled();
             ++self->state.discarded;
             pump(self, gateway);
           });
@@ -89,17 +89,18 @@ bool is_retryable(absl::StatusCode code) {
   }
 }
 
-StatusOutbox::behavior_type status_outbox(Self self, GatewayClient gateway, Reporter reporter) {
+StatusOutbox::behavior_type status_outbox(Self self, std::shared_ptr<StatusJournal> journal, GatewayClient gateway, Reporter reporter) {
   self->state.reporter = std::move(reporter);
+  self->state.journal = std::move(journal);
+  self->state.journal->take_over();
+  self->state.journal->on_push([actor = caf::actor_cast<StatusOutbox>(self)] { caf::anon_send(actor, wake_atom::value); });
+  self->send(self, wake_atom::value);  // what it held before this actor was there
   touch(self);
   return {
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
-      [=](enqueue_atom, PolicyStatus& status) {
-        self->state.queue.push(std::move(status));
-        pump(self, gateway);
-      },
+      [=](wake_atom) { pump(self, gateway); },
       [=](pump_atom) {
-        self->state.queue.resume();
+        self->state.journal->resume();
         pump(self, gateway);
       },
   };

@@ -2,16 +2,17 @@
 
 #include <caf/stateful_actor.hpp>
 
+#include <memory>
 #include <string>
 
 #include "actors/introspection/reporter.hpp"
-#include "actors/outbox/outbox_queue.hpp"
+#include "actors/outbox/status_journal.hpp"
 #include "messages/supervisor.hpp"
 
 namespace openshell::supervisor {
 
 struct StatusOutboxState {
-  OutboxQueue queue;
+  std::shared_ptr<StatusJournal> journal;
   Reporter reporter;
   std::uint64_t delivered = 0;
   std::uint64_t discarded = 0;
@@ -22,9 +23,12 @@ struct StatusOutboxState {
 /// word.
 [[nodiscard]] bool is_retryable(absl::StatusCode code);
 
-/// The shell: turns messages into calls of `OutboxQueue` and its answers into requests and timers. It decides nothing.
-/// Statuses are kept in memory only: the journal on disk is not built; a crash of this process loses what is undelivered, and the next
+/// The shell: turns messages into calls of the journal's queue and its answers into requests and timers. It decides nothing.
+/// It takes the journal over as it is. Statuses are kept in memory only: a crash of this process loses what is undelivered, and the next
 /// process acknowledges what it loads itself.
-StatusOutbox::behavior_type status_outbox(StatusOutbox::stateful_pointer<StatusOutboxState> self, GatewayClient gateway, Reporter reporter);
+StatusOutbox::behavior_type status_outbox(StatusOutbox::stateful_pointer<StatusOutboxState> self, std::shared_ptr<StatusJournal> journal,
+                                          GatewayClient gateway, Reporter reporter);
 
 }  // namespace openshell::supervisor
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(std::shared_ptr<openshell::supervisor::StatusJournal>)

@@ -39,6 +39,9 @@ class OutboxQueue {
   [[nodiscard]] Duration failed();
   void resume() { backing_off_ = false; }
 
+  /// Another outbox goes on with it: nothing is in flight and no back-off runs.
+  void take_over() { in_flight_ = backing_off_ = false; }
+
   [[nodiscard]] std::size_t size() const { return waiting_.size(); }
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 

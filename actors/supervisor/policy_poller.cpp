@@ -20,7 +20,7 @@ struct Poll {
   Self self;
   GatewayClient gateway;
   RuntimePublisher publisher;
-  Session session;
+  AppliedSink session;
   std::function<double()> random;
 };
 using PollPtr = std::shared_ptr<const Poll>;
@@ -128,7 +128,7 @@ void begin(const PollPtr& poll) {
 
 }  // namespace
 
-PolicyPoller::behavior_type policy_poller(Self self, GatewayClient gateway, RuntimePublisher publisher, Session session,
+PolicyPoller::behavior_type policy_poller(Self self, GatewayClient gateway, RuntimePublisher publisher, AppliedSink session,
                                           PolicyPollerOptions options, Reporter reporter) {
   auto& state = self->state;
   state.schedule = PollSchedule{options.limits};

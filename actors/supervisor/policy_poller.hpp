@@ -29,7 +29,7 @@ struct PolicyPollerState {
 };
 
 PolicyPoller::behavior_type policy_poller(PolicyPoller::stateful_pointer<PolicyPollerState> self, GatewayClient gateway,
-                                          RuntimePublisher publisher, Session session, PolicyPollerOptions options, Reporter reporter);
+                                          RuntimePublisher publisher, AppliedSink session, PolicyPollerOptions options, Reporter reporter);
 
 }  // namespace openshell::supervisor
 

@@ -21,9 +21,9 @@ constexpr const char* kRejectedText = "Effective configuration could not be acti
 
 struct Peers {
   GatewayClient gateway;
-  StatusOutbox outbox;
+  std::shared_ptr<StatusJournal> journal;
   Boundary boundary;
-  EndpointObserver endpoints;
+  InstalledSink endpoints;
 };
 
 ActorSnapshot snapshot(const RuntimePublisherState& state) {
@@ -118,7 +118,7 @@ PublishOutcome reject(Self self, const Peers& peers, const Candidate& candidate,
   spdlog::error("policy version {} was rejected, {}: {}", snapshot.version.value, keep ? "the one before stays" : "all traffic is denied",
                 std::string{why.message()});
   if (auto status = state.acknowledgements.failed(snapshot, std::string{why.message()})) {
-    self->send(peers.outbox, enqueue_atom::value, *std::move(status));
+    peers.journal->push(*std::move(status));
     report_admission(self, peers, snapshot, candidate.environment.revision, false);
   }
   return {false, false};
@@ -132,8 +132,7 @@ PublishOutcome publish(Self self, const Peers& peers, Candidate candidate) {
   state.quarantined = false;
   ++state.publications;
   // In the same handler as the publication: what is acknowledged is in force, and in this order.
-  if (auto status = state.acknowledgements.loaded(candidate.snapshot, candidate.reload_policy))
-    self->send(peers.outbox, enqueue_atom::value, *std::move(status));
+  if (auto status = state.acknowledgements.loaded(candidate.snapshot, candidate.reload_policy)) peers.journal->push(*std::move(status));
   const bool changed = candidate.environment_changed;
   state.running = std::move(candidate.snapshot);
   if (changed) state.environment = std::move(candidate.environment);
@@ -150,17 +149,18 @@ PublishOutcome publish(Self self, const Peers& peers, Candidate candidate) {
 
 }  // namespace
 
-RuntimePublisher::behavior_type runtime_publisher(Self self, GatewayClient gateway, StatusOutbox outbox, Boundary boundary,
-                                                  EndpointObserver endpoints, RuntimePublisherOptions options, Reporter reporter) {
+RuntimePublisher::behavior_type runtime_publisher(Self self, GatewayClient gateway, std::shared_ptr<StatusJournal> journal,
+                                                  Boundary boundary, InstalledSink endpoints, RuntimePublisherOptions options,
+                                                  Reporter reporter) {
   auto& state = self->state;
   state.host = options.host;
   state.running = options.running;
   state.environment = options.environment;
   state.reporter = std::move(reporter);
   state.acknowledgements.seed(options.running);
-  const Peers peers{gateway, outbox, boundary, endpoints};
+  const Peers peers{gateway, journal, boundary, endpoints};
   if (options.acknowledge_running && state.running.source == PolicySource::sandbox && state.running.version.value > 0) {
-    self->send(outbox, enqueue_atom::value, PolicyStatus{state.running.version, PolicyOutcome::loaded, {}, Acknowledgement::initial});
+    peers.journal->push({state.running.version, PolicyOutcome::loaded, {}, Acknowledgement::initial});
   }
   self->send(endpoints, publish_atom::value, state.running.policy_hash, state.environment.revision);
   touch(self);

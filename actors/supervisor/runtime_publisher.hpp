@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "actors/introspection/reporter.hpp"
+#include "actors/outbox/status_journal.hpp"
 #include "actors/supervisor/acknowledgements.hpp"
 #include "actors/supervisor/ports.hpp"
 #include "messages/supervisor.hpp"
@@ -36,7 +37,7 @@ struct RuntimePublisherState {
 };
 
 RuntimePublisher::behavior_type runtime_publisher(RuntimePublisher::stateful_pointer<RuntimePublisherState> self, GatewayClient gateway,
-                                                  StatusOutbox outbox, Boundary boundary, EndpointObserver endpoints,
+                                                  std::shared_ptr<StatusJournal> journal, Boundary boundary, InstalledSink endpoints,
                                                   RuntimePublisherOptions options, Reporter reporter);
 
 }  // namespace openshell::supervisor

@@ -24,9 +24,15 @@ void touch(Self self) {
   self->state.reporter.touch(self, [self] { return snapshot(self->state); });
 }
 
+/// Events of all older streams mean nothing from here on.
+std::uint64_t renumber(Self self) {
+  auto& state = self->state;
+  return state.connection = ++*state.connections;
+}
+
 void connect(Self self) {
   auto& state = self->state;
-  const auto connection = ++state.connection;
+  const auto connection = renumber(self);
   state.transport->connect(connection, [actor = caf::actor_cast<Session>(self)](SessionEvent event) {
     caf::anon_send(actor, event_atom::value, std::move(event));
   });
@@ -53,7 +59,7 @@ void ended(Self self, const OptionsPtr& options, int code, const std::string& me
     self->request(options->gateway, kRenewTimeout, renew_atom::value).then([] {}, [](const caf::error&) {});
   }
   state.transport->disconnect();
-  ++state.connection;  // late events of this stream mean nothing any more
+  renumber(self);
   arm(self, wait);
 }
 
@@ -107,6 +113,7 @@ void tick(Self self, const OptionsPtr& options) {
 Session::behavior_type session(Self self, SessionOptions given, Reporter reporter) {
   const auto options = std::make_shared<const SessionOptions>(std::move(given));
   self->state.transport = options->transport;
+  self->state.connections = options->connections;
   self->state.pace = SessionPace{options->limits};
   self->state.reporter = std::move(reporter);
   return {
@@ -134,7 +141,7 @@ Session::behavior_type session(Self self, SessionOptions given, Reporter reporte
       [=](stop_atom) {
         auto& state = self->state;
         state.running = false;
-        ++state.connection;
+        renumber(self);
         ++state.timer;
         state.session_id.clear();
         state.transport->disconnect();

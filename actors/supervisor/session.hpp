@@ -25,6 +25,7 @@ struct SessionOptions {
   GatewayClient gateway;  // renews the tokens after UNAUTHENTICATED
   SessionObservers observers;
   SessionPace::Limits limits;
+  std::shared_ptr<std::uint64_t> connections = std::make_shared<std::uint64_t>(0);  ///< last number used; a successor goes on from it
   std::function<double()> random = [] { return 0.5; };
 };
 
@@ -34,6 +35,7 @@ struct SessionState {
   Reporter reporter;
   std::string session_id;        // empty: none
   std::uint64_t connection = 0;  // number of the stream; events of older ones are ignored
+  std::shared_ptr<std::uint64_t> connections;
   std::uint64_t timer = 0;
   bool running = false;
   std::uint64_t relays = 0;

@@ -39,6 +39,7 @@ absl::StatusOr<std::unique_ptr<PreparedRuntime>> EgressRuntime::prepare(const Ca
   auto prepared = std::make_unique<Prepared>();
   auto& generation = *prepared->generation;
   const std::lock_guard lock{mutex_};
+  if (closed_) return absl::FailedPreconditionError("the supervisor ends");
 
   if (candidate.reload_policy || !matcher_) {
     if (!candidate.snapshot.policy) return absl::FailedPreconditionError("the configuration holds no policy");
@@ -76,6 +77,7 @@ absl::StatusOr<std::unique_ptr<PreparedRuntime>> EgressRuntime::prepare(const Ca
 void EgressRuntime::publish(std::unique_ptr<PreparedRuntime> prepared, std::function<void()> done) {
   auto& ready = static_cast<Prepared&>(*prepared);
   const std::lock_guard lock{mutex_};
+  if (closed_) return done();  // it was prepared before that
   ready.generation->number = ++number_;
   matcher_ = ready.generation->matcher;
   credentials_ = ready.credentials;
@@ -90,6 +92,14 @@ void EgressRuntime::quarantine(const std::string& reason) {
   generation->quarantine_reason = reason;
   generation->host_gateway_ip = host_gateway_ip_;
   engine_.publish(std::move(generation));
+}
+
+void EgressRuntime::close(const std::string& reason) {
+  {
+    const std::lock_guard lock{mutex_};
+    closed_ = true;
+  }
+  quarantine(reason);
 }
 
 std::map<std::string, std::string> EgressRuntime::child_environment() const {

@@ -21,6 +21,8 @@ class EgressRuntime final : public RuntimeHost {
   absl::StatusOr<std::unique_ptr<PreparedRuntime>> prepare(const Candidate& candidate) override;
   void publish(std::unique_ptr<PreparedRuntime> prepared, std::function<void()> done) override;
   void quarantine(const std::string& reason) override;
+  /// Denies everything for the rest of the process: nothing is prepared or published any more. Any thread.
+  void close(const std::string& reason);
   std::map<std::string, std::string> child_environment() const override;
 
   /// The environment of processes that a prepared candidate would lead to.
@@ -36,6 +38,7 @@ class EgressRuntime final : public RuntimeHost {
   std::shared_ptr<const policy::Matcher> matcher_;   // in force, or before a quarantine
   egress::CredentialLedger::Candidate credentials_;  // in force
   std::uint64_t number_ = 0;
+  bool closed_ = false;
 };
 
 }  // namespace openshell::supervisor

@@ -10,15 +10,9 @@
 #include <random>
 #include <sstream>
 
-#include "actors/denial_aggregator/denial_aggregator.hpp"
-#include "actors/endpoint_observer/endpoint_observer.hpp"
 #include "actors/introspection/directory.hpp"
-#include "actors/outbox/outbox.hpp"
-#include "actors/supervisor/boundary_actor.hpp"
 #include "actors/supervisor/log_push.hpp"
-#include "actors/supervisor/policy_poller.hpp"
-#include "actors/supervisor/runtime_publisher.hpp"
-#include "actors/supervisor/session.hpp"
+#include "actors/supervisor/root.hpp"
 #include "api/gateway_client/gateway_client.hpp"
 #include "api/gateway_client/gateway_connection.hpp"
 #include "api/gateway_client/log_stream.hpp"
@@ -207,15 +201,12 @@ class Process {
     if (!connection.ok()) return connection.status();
     connection_ = *std::move(connection);
     directory_ = system_.spawn(directory);
-    watch("directory", directory_);
     gateway_ = system_.spawn(api::gateway_client, connection_);
-    watch("gateway_client", gateway_);
     logs_ = std::make_shared<LogQueue>();
     start_logging({options_.log_level, options_.log_dir, options_.push_level}, logs_);
-    LogPushOptions push;
-    push.queue = logs_;
-    push.transport = std::make_shared<api::LogStream>(connection_);
-    log_push_ = system_.spawn(log_push, push, reporter("log_push"));
+    log_push_options_.queue = logs_;
+    log_push_options_.transport = std::make_shared<api::LogStream>(connection_);
+    log_push_ = system_.spawn(log_push, log_push_options_, reporter("log_push"));
     logs_->on_fill([actor = log_push_](bool urgent) { caf::anon_send(actor, wake_atom::value, urgent); });
     if (auto status = make_engine(launch->descriptor); !status.ok()) return status;
     boundary_ = BoundaryClient::make(std::move(launch->descriptor),
@@ -268,64 +259,46 @@ class Process {
   }
 
   void start_actors(const Started& started) {
-    outbox_ = system_.spawn(status_outbox, gateway_, reporter("status_outbox"));
-    endpoints_ = system_.spawn(endpoint_observer, gateway_, reporter("endpoint_observer"));
-    boundary_actor_ = system_.spawn(boundary_actor,
-                                    BoundaryOptions{std::make_shared<BoundaryAdapter>(boundary_), runtime_,
-                                                    [this](LinkState state) { events_.push(LinkChanged{state}); }},
-                                    reporter("boundary"));
-    boundary_->on_link([actor = boundary_actor_](LinkState state) { caf::anon_send(actor, link_atom::value, state); });
-    // The publisher enqueues the initial acknowledgement first of all; only then is there a poller.
-    publisher_ = system_.spawn<caf::detached>(runtime_publisher, gateway_, outbox_, boundary_actor_, endpoints_,
-                                              RuntimePublisherOptions{runtime_, instance_id_, started.running, started.environment, true},
-                                              reporter("runtime_publisher"));
     relays_ = std::make_shared<Relays>(
         boundary_, [connection = connection_](const std::string& channel) { return connection->open_relay(channel); }, timers_);
     relays_->set_ready(true);
-    auto poller_slot = std::make_shared<PolicyPoller>();
-    SessionOptions session_options;
-    session_options.transport = std::make_shared<api::SessionStream>(connection_);
-    session_options.relays = relays_;
-    session_options.gateway = gateway_;
-    session_options.random = random_unit;
-    session_options.observers.changed = [this, poller_slot, publisher = publisher_, endpoints = endpoints_](const std::string& id) {
-      caf::anon_send(*poller_slot, accepted_atom::value, id);
-      caf::anon_send(publisher, accepted_atom::value, id);
-      caf::anon_send(endpoints, accepted_atom::value, id);
-      events_.push(SessionChanged{!id.empty()});
-    };
-    session_options.observers.nudged = [poller_slot](const std::string& update_id) {
-      caf::anon_send(*poller_slot, nudge_atom::value, update_id);
-    };
-    session_ = system_.spawn(session, session_options, reporter("session"));
-    PolicyPollerOptions poller_options;
-    poller_options.limits.interval = options_.poll_interval;
-    poller_options.instance_id = instance_id_;
-    poller_options.running = started.running;
-    poller_options.environment = started.environment;
-    poller_options.random = random_unit;
-    *poller_slot = poller_ = system_.spawn(policy_poller, gateway_, publisher_, session_, poller_options, reporter("policy_poller"));
-    aggregator_ = system_.spawn(denial_aggregator, denials_, gateway_, options_.denial_flush_interval, reporter("denial_aggregator"));
-    denials_->on_fill([actor = aggregator_] { caf::anon_send(actor, wake_atom::value); });
-    watch("status_outbox", outbox_);
-    watch("endpoint_observer", endpoints_);
-    watch("boundary", boundary_actor_);
-    watch("runtime_publisher", publisher_);
-    watch("policy_poller", poller_);
-    watch("session", session_);
-    watch("denial_aggregator", aggregator_);
+    root_ = system_.spawn(root, root_options(started));
+    root_->attach_functor([this](const caf::error& reason) {
+      if (reason && reason != caf::exit_reason::user_shutdown) actor_died("root");
+    });
+    boundary_->on_link([actor = root_](LinkState state) { caf::anon_send(actor, link_atom::value, state); });
     process_id_ = started.process_id;
     wait_for_main();
     watch_credentials(tokens_->renewals());
-    caf::anon_send(session_, start_atom::value);
   }
 
-  /// No actor of this process may be missing: its death ends the process in order. The sandbox is then ended by us, or expires by itself.
-  template <class Handle>
-  void watch(const char* name, const Handle& actor) {
-    actor->attach_functor([this, name](const caf::error& reason) {
-      if (reason && reason != caf::exit_reason::user_shutdown) events_.push(ActorDied{name});
-    });
+  std::shared_ptr<const RootOptions> root_options(const Started& started) {
+    auto out = std::make_shared<RootOptions>();
+    out->directory = directory_;
+    out->gateway = gateway_;
+    out->log_push = log_push_;
+    out->logs = log_push_options_;
+    out->denials = denials_;
+    out->denial_interval = options_.denial_flush_interval;
+    out->boundary = {std::make_shared<BoundaryAdapter>(boundary_), runtime_, [this](LinkState state) { events_.push(LinkChanged{state}); }};
+    out->publisher = {runtime_, instance_id_, started.running, started.environment, true};
+    out->poller.limits.interval = options_.poll_interval;
+    out->poller.instance_id = instance_id_;
+    out->poller.running = started.running;
+    out->poller.environment = started.environment;
+    out->poller.random = random_unit;
+    out->session.transport = std::make_shared<api::SessionStream>(connection_);
+    out->session.relays = relays_;
+    out->session.random = random_unit;
+    out->session_changed = [this](const std::string& id) { events_.push(SessionChanged{!id.empty()}); };
+    out->escalate = [this](const std::string& name, OnDeath) { actor_died(name); };
+    return out;
+  }
+
+  /// It may not be missing. Nothing is allowed from here on; the process ends in order, and the sandbox is ended by us or expires.
+  void actor_died(const std::string& name) {
+    runtime_->close("the supervisor lost its " + name);
+    events_.push(ActorDied{name});
   }
 
   /// A renewed bearer becomes the connection's by a confirm that carries it; the runtime closes a connection at the expiry of the newest
@@ -428,7 +401,7 @@ class Process {
   int end(int code) {
     readiness_.reset();
     if (relays_) relays_->set_ready(false);
-    if (session_) caf::anon_send(session_, stop_atom::value);
+    if (root_) caf::anon_send(root_, close_atom::value);
     if (boundary_) code = end_boundary(code);
     if (main_code_ && !main_reported_ && gateway_) {
       caf::scoped_actor self{system_};
@@ -454,16 +427,16 @@ class Process {
         }
       }
     }
-    if (boundary_actor_ && !boundary_->lost()) {
+    if (root_ && !boundary_->lost()) {
       caf::scoped_actor self{system_};
-      self->request(boundary_actor_, kTerminateDeadline + 1s, stop_atom::value)
+      self->request(root_, kTerminateDeadline + 1s, stop_atom::value)
           .receive([] { spdlog::info("the sandbox ended"); },
                    [&](const caf::error& error) {
                      spdlog::error("sandbox did not acknowledge terminal state: {}", to_status(error).ToString());
                      if (code == kExitStopped) code = kExitStartup;
                    });
     }
-    if (!boundary_actor_ && acceptor_ && !boundary_->lost()) {  // confirmed, and the launch failed: nothing may be left behind
+    if (!root_ && acceptor_ && !boundary_->lost()) {  // confirmed, and the launch failed: nothing may be left behind
       (void)boundary_->call_and_wait(boundary::TerminateBoundary{}, kTerminateDeadline);
     }
     boundary_->stop_repairing();
@@ -473,8 +446,11 @@ class Process {
   void flush() {
     caf::scoped_actor self{system_};
     const auto ignore = [](const caf::error&) {};
-    if (aggregator_) self->request(aggregator_, kFlush, stop_atom::value).receive([] {}, ignore);
-    if (log_push_) self->request(log_push_, kFlush, stop_atom::value).receive([] {}, ignore);
+    if (root_) {
+      self->request(root_, 2 * kFlush + 1s, flush_atom::value).receive([] {}, ignore);
+    } else if (log_push_) {
+      self->request(log_push_, kFlush, stop_atom::value).receive([] {}, ignore);
+    }
   }
 
   const Options& options_;
@@ -502,14 +478,9 @@ class Process {
   caf::actor_system system_;
   Directory directory_;
   GatewayClient gateway_;
-  LogPush log_push_;
-  StatusOutbox outbox_;
-  EndpointObserver endpoints_;
-  Boundary boundary_actor_;
-  RuntimePublisher publisher_;
-  PolicyPoller poller_;
-  Session session_;
-  DenialAggregator aggregator_;
+  LogPush log_push_;  // the first; the root knows the one that lives
+  LogPushOptions log_push_options_;
+  Root root_;
 };
 
 }  // namespace

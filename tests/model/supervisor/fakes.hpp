@@ -47,6 +47,7 @@ struct FakeGateway {
   std::vector<AdmissionReport> admissions;
   std::vector<ReadinessReport> readiness;
   std::vector<DenialBatch> analyses;
+  std::vector<EndpointReport> endpoints;
   std::size_t offered = 0;
   std::size_t polls = 0;
   std::size_t renewals = 0;
@@ -78,7 +79,10 @@ struct FakeGateway {
             if (auto answer = on_readiness(); !answer.ok()) return to_error(answer);
             return ReadinessAccepted{readiness_interval};
           },
-          [](endpoint_atom, const EndpointReport&) -> caf::result<void> { return {}; },
+          [this](endpoint_atom, const EndpointReport& report) -> caf::result<void> {
+            endpoints.push_back(report);
+            return {};
+          },
           [this](analyse_atom, const DenialBatch& batch) -> caf::result<void> {
             if (auto answer = on_analysis(); !answer.ok()) return to_error(answer);
             analyses.push_back(batch);

@@ -59,15 +59,15 @@ class HistoryTest : public openshell::test::VirtualTime {
 
   void start() {
     client = gateway.spawn(sys);
-    outbox = ended.keep(sys.spawn(status_outbox, client, Reporter{}));
+    outbox = ended.keep(sys.spawn(status_outbox, journal, client, Reporter{}));
     auto endpoints = sys.spawn(endpoint_observer, client, Reporter{});
     auto boundary = sys.spawn(boundary_actor, BoundaryOptions{port, host, [](LinkState) {}}, Reporter{});
-    publisher = ended.keep(sys.spawn(runtime_publisher, client, outbox, boundary, endpoints,
+    publisher = ended.keep(sys.spawn(runtime_publisher, client, journal, boundary, InstalledSink{endpoints},
                                      RuntimePublisherOptions{host, "me", gateway.config, {}, true}, Reporter{}));
     PolicyPollerOptions options;
     options.instance_id = "me";
     options.running = gateway.config;
-    poller = ended.keep(sys.spawn(policy_poller, client, publisher, session.spawn(sys), options, Reporter{}));
+    poller = ended.keep(sys.spawn(policy_poller, client, publisher, AppliedSink{session.spawn(sys)}, options, Reporter{}));
     run();
   }
 
@@ -79,6 +79,7 @@ class HistoryTest : public openshell::test::VirtualTime {
   std::shared_ptr<test::FakeBoundary> port = std::make_shared<test::FakeBoundary>();
   FakeSession session;
   GatewayClient client;
+  std::shared_ptr<StatusJournal> journal = std::make_shared<StatusJournal>();
   StatusOutbox outbox;
   RuntimePublisher publisher;
   PolicyPoller poller;
@@ -287,8 +288,9 @@ TEST_F(HistoryTest, WhileAnEnvironmentIsOnItsWayItIsNotCalledInstalled) {
 TEST_F(HistoryTest, ACK_39_ADayOfOutageDoesNotLoseTheInitialAcknowledgement) {
   test::FakeGateway other;
   other.on_report = [](const PolicyStatus&) { return absl::UnavailableError("down"); };
-  auto lonely = ended.keep(sys.spawn(status_outbox, other.spawn(sys), Reporter{}));
-  caf::anon_send(lonely, enqueue_atom::value, PolicyStatus{Revision{1}, PolicyOutcome::loaded, {}, Acknowledgement::initial});
+  auto statuses = std::make_shared<StatusJournal>();
+  auto lonely = ended.keep(sys.spawn(status_outbox, statuses, other.spawn(sys), Reporter{}));
+  statuses->push({Revision{1}, PolicyOutcome::loaded, {}, Acknowledgement::initial});
   run();
   for (int hour = 0; hour < 24; ++hour) advance(1h);
   EXPECT_THAT(other.reported(), IsEmpty());
@@ -310,16 +312,17 @@ TEST_F(HistoryTest, ACK_18_ACK_28_RandomInterleavingsNeverReorderTheHistory) {
     faulty.on_config = maybe;
     auto runtime = std::make_shared<test::FakeHost>();
     auto actor = faulty.spawn(sys);
-    auto box = sys.spawn(status_outbox, actor, Reporter{});
+    auto statuses = std::make_shared<StatusJournal>();
+    auto box = sys.spawn(status_outbox, statuses, actor, Reporter{});
     auto observer = sys.spawn(endpoint_observer, actor, Reporter{});
     auto bound = sys.spawn(boundary_actor, BoundaryOptions{port, runtime, [](LinkState) {}}, Reporter{});
-    auto publishing = sys.spawn(runtime_publisher, actor, box, bound, observer,
+    auto publishing = sys.spawn(runtime_publisher, actor, statuses, bound, InstalledSink{observer},
                                 RuntimePublisherOptions{runtime, "me", faulty.config, {}, true}, Reporter{});
     PolicyPollerOptions options;
     options.instance_id = "me";
     options.running = faulty.config;
     FakeSession answers;
-    auto polling = sys.spawn(policy_poller, actor, publishing, answers.spawn(sys), options, Reporter{});
+    auto polling = sys.spawn(policy_poller, actor, publishing, AppliedSink{answers.spawn(sys)}, options, Reporter{});
     std::uint64_t version = 1;
     for (int step = 0; step < 60; ++step) {
       switch (random() % 5) {

@@ -5,15 +5,20 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 
+#include "egress/engine.hpp"
 #include "exec.pb.h"
+#include "pki/certificate.hpp"
+#include "programs/supervisor/egress_runtime.hpp"
 #include "programs/supervisor/exec_relay.hpp"
 #include "programs/supervisor/logging.hpp"
 #include "programs/supervisor/options.hpp"
 #include "programs/supervisor/readiness.hpp"
 #include "programs/supervisor/relays.hpp"
 #include "programs/supervisor/startup.hpp"
+#include "sandbox.pb.h"
 
 namespace openshell::supervisor {
 namespace {
@@ -105,6 +110,63 @@ TEST(MainProcessSpec, WrongOnesAreRefusedByName) {
             "OPENSHELL_MAIN_PROCESS_SPEC command must not be empty");
   EXPECT_THAT(parse_main_process_spec("base64url:!!").status().ToString(), HasSubstr("base64url"));
   EXPECT_THAT(parse_main_process_spec("{").status().ToString(), HasSubstr("invalid OPENSHELL_MAIN_PROCESS_SPEC"));
+}
+
+// ---- the end of all traffic
+
+/// Read after a decision only, which comes after its event.
+struct LastMessage final : egress::EventSink {
+  std::string text;
+  void emit(egress::Event event) noexcept override {
+    if (auto* activity = std::get_if<egress::ActivityEvent>(&event)) text = activity->message;
+  }
+};
+
+struct NoStream final : egress::ByteStream {
+  void read(ReadDone) override {}
+  void write(std::string, WriteDone) override {}
+  void shutdown_write() override {}
+  void reset() override {}
+};
+
+egress::DenialKind denial_of_literal(egress::Engine& engine) {
+  egress::OpenIntent intent;
+  intent.address = *egress::IpAddress::parse("203.0.113.10");
+  intent.port = Port{443};
+  intent.identity = egress::ResolvedIdentity{{"/usr/bin/curl", std::string(64, 'a')}, {}, {}};
+  std::promise<egress::OpenDecision> decision;
+  engine.open(std::move(intent), std::make_shared<NoStream>(), [&](egress::OpenDecision made) { decision.set_value(std::move(made)); });
+  const auto made = decision.get_future().get();
+  const auto* denied = std::get_if<egress::OpenDenied>(&made);
+  EXPECT_TRUE(denied);
+  return denied ? denied->kind : egress::DenialKind::kMediationUnavailable;
+}
+
+// A generation that was built before the end is not published after it.
+TEST(EgressRuntime, OnceClosedNothingIsPublishedAnyMore) {
+  egress::EngineOptions options;
+  options.sandbox_id = "s";
+  options.use_system_roots = false;
+  options.additional_ca_bundle_pem = pki::CertificateAuthority::create({"Outside", "Test", pki::KeyKind::kP256})->certificate().to_pem();
+  options.resolvers = {"127.0.0.1:9"};
+  auto events = std::make_shared<LastMessage>();
+  auto engine = egress::Engine::create(std::move(options), events);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  EgressRuntime runtime{**engine, std::nullopt};
+  Candidate candidate;
+  auto policy = std::make_shared<sandbox::v1::SandboxPolicy>();
+  policy->set_version(1);
+  candidate.snapshot.policy = policy;
+  auto prepared = runtime.prepare(candidate);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  EXPECT_EQ(denial_of_literal(**engine), egress::DenialKind::kMediationUnavailable) << "nothing was published yet";
+  runtime.close("an actor died");
+  bool done = false;
+  runtime.publish(*std::move(prepared), [&] { done = true; });
+  EXPECT_TRUE(done);
+  EXPECT_EQ(denial_of_literal(**engine), egress::DenialKind::kPolicyDenied);
+  EXPECT_THAT(events->text, HasSubstr("an actor died"));
+  EXPECT_EQ(runtime.prepare(candidate).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 // ---- log lines
