@@ -3,6 +3,7 @@
 
 #include <absl/status/status.h>
 #include <caf/actor_system.hpp>
+#include <caf/allowed_unsafe_message_type.hpp>
 #include <caf/event_based_actor.hpp>
 #include <caf/logger.hpp>
 
@@ -32,16 +33,16 @@ void ask(caf::actor_system& system, const Target& target, Then then, Args... arg
   });
 }
 
-/// Runs `work` after `delay`, by the clock of the actors.
-inline void after(caf::actor_system& system, std::chrono::milliseconds delay, std::function<void()> work) {
-  const UnpinLogger unpin;
-  system.spawn([delay, work = std::move(work)](caf::event_based_actor* self) -> caf::behavior {
-    self->delayed_send(self, delay, gateway::tick_atom::value);
-    return {[=](gateway::tick_atom) {
-      work();
-      self->quit();
-    }};
-  });
-}
+/// Work whose time has come, on its way to the timer.
+struct DueWork {
+  std::function<void()> run;
+};
+
+/// Runs `work` after `delay`, by the clock of the actors. One actor of the system, its timer, receives every delayed message and lives as
+/// long as the system: a message that held the last reference of an actor of its own would end that actor on the clock's thread at
+/// shutdown, which waits for itself once 64 of them are pending.
+void after(caf::actor_system& system, std::chrono::milliseconds delay, std::function<void()> work);
 
 }  // namespace openshell::api
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::api::DueWork)

@@ -54,7 +54,7 @@ def test_a_broken_policy_is_refused_with_key_line_and_cure(gateway, client, tmp_
         running = gateway.cli("policy", "get", "broken", "--full").stdout
         result = gateway.cli("policy", "set", "broken", "--policy", str(bad), check=False)
         assert result.returncode == 1, result.stdout + result.stderr
-        line = next(i for i, text in enumerate(bad.read_text().splitlines(), 1) if after.splitlines()[0].strip() in text)
+        line = max(i for i, text in enumerate(bad.read_text().splitlines(), 1) if after.splitlines()[0].strip() in text)
         assert f"{bad}:" in result.stderr
         numbers = [int(part.split(":")[1]) for part in result.stderr.split() if part.startswith(f"{bad}:")]
         assert any(abs(number - line) <= 4 for number in numbers), f"line {line}: {result.stderr}"

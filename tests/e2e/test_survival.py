@@ -46,6 +46,17 @@ def test_a_restarted_gateway_finds_its_running_sandbox(keeping_gateway, how):
         assert mark == "survives" and int(running) >= 1, "the same processes, not a new start"
 
 
+def test_the_gateway_ends_in_order_after_many_execs(keeping_gateway):
+    """The timers of execs that ended long ago must not hold up the end: 64 of them once made it wait for itself."""
+    gateway = keeping_gateway
+    with gateway.client() as client:
+        create_ready(client, "kept")
+        for _ in range(100):
+            client.exec("kept", ["true"], workspace=WORKSPACE, no_login_shell=True, timeout_seconds=20)
+    gateway.end(signal.SIGTERM)
+    assert gateway.process.returncode == 0
+
+
 def supervisors(sandbox_id):
     found = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
