@@ -17,7 +17,8 @@
 
 namespace openshell::storage {
 class Store;
-}
+class Transaction;
+}  // namespace openshell::storage
 namespace openshell::providers {
 class CredentialStore;
 }
@@ -33,9 +34,9 @@ struct ControlPlaneOptions {
   const providers::CredentialStore* credentials = nullptr;
   drivers::ComputeDriver* driver = nullptr;  ///< made and probed by the program
   drivers::SupervisorSettings supervisor;    ///< for each launch
-  std::string gateway_name = "openshell";
   /// Seconds without the gateway after which a supervisor ends its workload; 0: never.
   std::uint32_t gateway_outage_limit_secs = 120;
+  std::string gateway_name = "openshell";
   bool keep_on_shutdown = false;                               ///< leave sandboxes running when the gateway ends
   bool config_push = true;                                     ///< nudge supervisors at each committed change
   std::string policy_validation_failure_mode = "fail_closed";  ///< or "retain_last_valid"
@@ -51,9 +52,9 @@ class ControlPlane : public SandboxIdentities {
   /// Stops sandboxes unless `keep_on_shutdown`, then ends the actors. At most `limit`. Blocks;
   /// called from main only.
   virtual absl::Status shutdown(std::chrono::seconds limit) = 0;
-  /// Names of sandboxes that a provider is attached to: asked by DeleteProvider.
-  virtual void sandboxes_with_provider(const std::string& workspace, const std::string& provider,
-                                       std::function<void(absl::StatusOr<std::vector<std::string>>)> then) = 0;
+  /// Names of sandboxes that a provider is attached to: asked by DeleteProvider, in the transaction that deletes.
+  virtual absl::StatusOr<std::vector<std::string>> sandboxes_with_provider(storage::Transaction& tx, const std::string& workspace,
+                                                                           const std::string& provider) = 0;
   /// A provider changed (created, deleted, credentials set): attached sandboxes get their nudge.
   virtual void provider_changed(const std::string& workspace, const std::string& provider) = 0;
 };

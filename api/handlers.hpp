@@ -46,9 +46,8 @@ void add_token_handlers(Router& router, const TokenAuthority* tokens, SandboxIde
 struct ProviderHandlerOptions {
   storage::Store* store = nullptr;
   const providers::CredentialStore* credentials = nullptr;
-  /// Names of the sandboxes of a workspace that have a provider attached; empty function: none can be.
-  std::function<void(const std::string& workspace, const std::string& provider,
-                     std::function<void(absl::StatusOr<std::vector<std::string>>)> then)>
+  /// Names of the sandboxes of a workspace that have a provider attached, read in the deletion's transaction; empty function: none can be.
+  std::function<absl::StatusOr<std::vector<std::string>>(storage::Transaction&, const std::string& workspace, const std::string& provider)>
       attached_to;
   /// After each committed change.
   std::function<void(const std::string& workspace, const std::string& provider)> changed;

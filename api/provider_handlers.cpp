@@ -279,8 +279,18 @@ void list(const ProviderHandlerOptions& options, const Context& ctx, const ListP
       [response, reply](const absl::Status& status) { status.ok() ? reply.ok(*response) : reply.fail(status); });
 }
 
-/// Deletes record and secrets in one transaction. The caller has seen that no sandbox has it attached; `expected` makes sure that it is
-/// still that provider.
+/// FAILED_PRECONDITION names the sandboxes.
+absl::Status check_unattached(Transaction& tx, const ProviderHandlerOptions& options, const Provider& provider) {
+  if (!options.attached_to) return absl::OkStatus();
+  const auto sandboxes = options.attached_to(tx, provider.workspace, provider.name);
+  if (!sandboxes.ok()) return from_storage("delete provider", sandboxes.status());
+  if (sandboxes->empty()) return absl::OkStatus();
+  std::string names;
+  for (const auto& name : *sandboxes) names += cat(names.empty() ? "" : ", ", name);
+  return absl::FailedPreconditionError(cat("provider '", provider.name, "' is attached to sandbox(es): ", names));
+}
+
+/// The record and its secrets.
 absl::Status erase(Transaction& tx, const providers::CredentialStore& credentials, const Provider& provider) {
   for (const auto& [key, credential] : provider.credentials) {
     if (auto status = credentials.erase(tx, credential.handle); !status.ok()) return from_storage("delete credential", status);
@@ -289,51 +299,31 @@ absl::Status erase(Transaction& tx, const providers::CredentialStore& credential
   return erased.ok() ? absl::OkStatus() : from_storage("delete provider", erased.status());
 }
 
-void finish_delete(const ProviderHandlerOptions& options, const Provider& provider, const Reply<DeleteProviderResponse>& reply) {
-  options.store->write([provider, credentials = options.credentials](Transaction& tx) { return erase(tx, *credentials, provider); },
-                       [provider, reply, changed = options.changed](const absl::Status& status) {
-                         if (!status.ok()) return reply.fail(status);
-                         if (changed) changed(provider.workspace, provider.name);
-                         DeleteProviderResponse response;
-                         response.set_outcome(DELETION_OUTCOME_COMPLETED);
-                         reply.ok(response);
-                       });
-}
-
-void delete_unless_attached(const ProviderHandlerOptions& options, const Provider& provider, const Reply<DeleteProviderResponse>& reply) {
-  if (!options.attached_to) return finish_delete(options, provider, reply);
-  options.attached_to(provider.workspace, provider.name, [options, provider, reply](absl::StatusOr<std::vector<std::string>> sandboxes) {
-    if (!sandboxes.ok()) return reply.fail(sandboxes.status());
-    if (sandboxes->empty()) return finish_delete(options, provider, reply);
-    std::sort(sandboxes->begin(), sandboxes->end());
-    std::string names;
-    for (const auto& name : *sandboxes) names += cat(names.empty() ? "" : ", ", name);
-    reply.fail(absl::FailedPreconditionError(cat("provider '", provider.name, "' is attached to sandbox(es): ", names)));
-  });
-}
-
+/// Everything in one transaction: an attachment that is committed before is seen, one that comes after finds no provider.
 void remove(const ProviderHandlerOptions& options, const Context& ctx, const DeleteProviderRequest& request,
             const Reply<DeleteProviderResponse>& reply) {
   auto workspace = single_workspace(request.workspace_scope());
   if (!workspace.ok()) return reply.fail(workspace.status());
   if (auto status = check_request_id(request.request_id()); !status.ok()) return reply.fail(status);
-  auto found = std::make_shared<std::optional<Provider>>();
-  options.store->read(
-      [ctx, ws = *workspace, name = request.name(), found](Transaction& tx) -> absl::Status {
+  auto deleted = std::make_shared<bool>(false);
+  options.store->write(
+      [ctx, options, ws = *workspace, name = request.name(), missing_is_fine = request.allow_missing(),
+       deleted](Transaction& tx) -> absl::Status {
         if (auto status = authorize_in(tx, *ctx, ws, WorkspaceRole::kAdmin); !status.ok()) return status;
         if (name.empty()) return invalid_field("name", "name is required");
         if (auto status = require_workspace(tx, ws, WorkspaceState::kAny); !status.ok()) return status;
         auto provider = providers::find_provider(tx, ws, name);
         if (!provider.ok()) return from_storage("fetch provider", provider.status());
-        *found = *std::move(provider);
-        return absl::OkStatus();
+        if (!*provider) return missing_is_fine ? absl::OkStatus() : absl::NotFoundError("provider not found");
+        if (auto status = check_unattached(tx, options, **provider); !status.ok()) return status;
+        *deleted = true;
+        return erase(tx, *options.credentials, **provider);
       },
-      [options, found, missing_is_fine = request.allow_missing(), reply](const absl::Status& status) {
+      [reply, deleted, ws = *workspace, name = request.name(), changed = options.changed](const absl::Status& status) {
         if (!status.ok()) return reply.fail(status);
-        if (*found) return delete_unless_attached(options, **found, reply);
-        if (!missing_is_fine) return reply.fail(absl::NotFoundError("provider not found"));
+        if (*deleted && changed) changed(ws, name);
         DeleteProviderResponse response;
-        response.set_outcome(DELETION_OUTCOME_ALREADY_ABSENT);
+        response.set_outcome(*deleted ? DELETION_OUTCOME_COMPLETED : DELETION_OUTCOME_ALREADY_ABSENT);
         reply.ok(response);
       });
 }

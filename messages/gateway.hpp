@@ -298,8 +298,6 @@ using SandboxIndex = Introspectable::extend<
     caf::reacts_to<ComputeObservation>,
     // From ComputeReconciler, for its sweep: the ids that have an entity, and since when (ms since the epoch).
     caf::replies_to<list_atom>::with<std::map<std::string, std::int64_t>>,
-    // From DeleteProvider (workspace, provider): the names of the sandboxes that have it attached.
-    caf::replies_to<list_atom, std::string, std::string>::with<std::vector<std::string>>,
     // From the store: the rest of what this actor started.
     caf::reacts_to<Resume>>;
 

@@ -20,6 +20,8 @@ struct Change {
   std::optional<Stored<records::SettingsRecord>> settings;
   std::vector<records::DraftChunkRecord> drafts;
   std::optional<records::ReceiptRecord> receipt;
+  /// Asked first in the transaction that writes; its refusal undoes all and is the commit's. May be empty.
+  std::function<absl::Status(storage::Transaction&)> check;
   bool configuration = false;  ///< what GetSandboxConfig gives may differ: composed anew, and the supervisor is nudged
 };
 

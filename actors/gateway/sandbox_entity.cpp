@@ -176,7 +176,10 @@ void commit(Entity self, Change change, std::function<void(absl::Status)> then) 
   auto version = std::make_shared<std::uint64_t>(0);
   auto shared = std::make_shared<Change>(std::move(change));
   s.deps->store->write(
-      [writes, version](storage::Transaction& tx) {
+      [writes, version, check = shared->check](storage::Transaction& tx) {
+        if (check) {
+          if (auto status = check(tx); !status.ok()) return status;
+        }
         auto versions = write_rows(tx, *writes);
         if (!versions.ok()) return versions.status();
         *version = versions->front();

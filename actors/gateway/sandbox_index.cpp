@@ -261,16 +261,6 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
         }
         return out;
       },
-      [=](list_atom, const std::string& workspace, const std::string& provider) {
-        std::vector<std::string> out;
-        for (const auto& [id, entry] : self->state.by_id) {
-          if (!entry.shown || entry.workspace != workspace) continue;
-          const auto& names = entry.shown->spec().providers();
-          if (std::find(names.begin(), names.end(), provider) != names.end()) out.push_back(entry.name);
-        }
-        std::sort(out.begin(), out.end());
-        return out;
-      },
       [=](const Resume& resume) { resume.run(); },
   };
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "actors/gateway/admission.hpp"
+#include "actors/gateway/attachments.hpp"
 #include "actors/gateway/create_request.hpp"
 #include "actors/gateway/effective_config.hpp"
 #include "actors/gateway/entity_ops.hpp"
@@ -98,7 +99,12 @@ void change_set(Entity self, std::vector<std::string> names, bool changed, const
         }
         auto receipt = receipt_of(self, change, provider, kind, *attached);
         change.receipt = receipt;
+        // A provider may have been deleted since it was read. Its deletion looks for attachments in its own transaction: one of the two
+        // sees the other.
+        auto refused = std::make_shared<absl::Status>();
+        change.check = [attached, refused](storage::Transaction& tx) { return *refused = check_unchanged(tx, *attached); };
         commit(self, std::move(change), [=](const absl::Status& status) {
+          if (!refused->ok()) return failed(*refused);
           if (!status.ok()) return failed(api::from_storage(operation, status));
           self->state.attached = *attached;
           self->state.attached_known = true;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <thread>
 
+#include "actors/gateway/attachments.hpp"
 #include "actors/gateway/gateway_tree.hpp"
 #include "api/sandboxes/plane.hpp"
 #include "api/tokens.hpp"
@@ -35,8 +36,8 @@ drivers::LaunchAuthentication to_driver(const LaunchAuthentication& from, const 
   to.sandbox_expires_at = from.boundary_expires_at;
   for (const auto& key : from.verification_keys) to.verification_keys.push_back({key.key_id, key.public_key_pem});
   to.supervisor_settings = settings;
-  return to;
   to.gateway_outage_limit_secs = gateway_outage_limit_secs;
+  return to;
 }
 
 class ActorPlane : public ControlPlane {
@@ -139,14 +140,9 @@ class ActorPlane : public ControlPlane {
         gateway::find_atom::value, id.str());
   }
 
-  void sandboxes_with_provider(const std::string& workspace, const std::string& provider,
-                               std::function<void(absl::StatusOr<std::vector<std::string>>)> then) override {
-    const UnpinLogger unpin;
-    system_.spawn([=, index = plane_->actors.index](caf::event_based_actor* self) {
-      self->request(index, caf::infinite, list_atom::value, workspace, provider)
-          .then([then](std::vector<std::string>& names) { then(std::move(names)); },
-                [then](const caf::error&) { then(absl::UnavailableError("the gateway is shutting down")); });
-    });
+  absl::StatusOr<std::vector<std::string>> sandboxes_with_provider(storage::Transaction& tx, const std::string& workspace,
+                                                                   const std::string& provider) override {
+    return gateway::sandboxes_with_provider(tx, workspace, provider);
   }
 
   void provider_changed(const std::string& workspace, const std::string& provider) override {

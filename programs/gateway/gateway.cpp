@@ -208,8 +208,8 @@ class RunningGateway final : public Gateway {
     options.store = store_.get();
     options.credentials = credentials_.get();
     if (control_) {
-      options.attached_to = [this](const std::string& workspace, const std::string& provider, auto then) {
-        control_->sandboxes_with_provider(workspace, provider, std::move(then));
+      options.attached_to = [this](storage::Transaction& tx, const std::string& workspace, const std::string& provider) {
+        return control_->sandboxes_with_provider(tx, workspace, provider);
       };
       options.changed = [this](const std::string& workspace, const std::string& provider) {
         control_->provider_changed(workspace, provider);

@@ -1,0 +1,44 @@
+#include "actors/gateway/attachments.hpp"
+
+#include <algorithm>
+
+#include "actors/gateway/records.hpp"
+#include "api/errors.hpp"
+#include "observability/text.hpp"
+
+namespace openshell::gateway {
+
+absl::StatusOr<std::vector<std::string>> sandboxes_with_provider(storage::Transaction& tx, const std::string& workspace,
+                                                                 std::string_view provider) {
+  std::vector<std::string> out;
+  storage::ListQuery query;
+  query.type = storage::types::kSandbox;
+  query.workspace = workspace;
+  query.limit = storage::kMaxPageSize;
+  do {
+    auto page = tx.list(query);
+    if (!page.ok()) return page.status();
+    for (const auto& row : page->objects) {
+      auto record = sandbox_from_row(row);
+      if (!record.ok()) return record.status();
+      const auto& names = record->sandbox().spec().providers();
+      if (std::find(names.begin(), names.end(), provider) != names.end()) out.push_back(record->sandbox().metadata().name());
+    }
+    query.after = page->next;
+  } while (query.after);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+absl::Status check_unchanged(storage::Transaction& tx, const std::vector<providers::Provider>& attached) {
+  for (const auto& provider : attached) {
+    auto stored = providers::find_provider(tx, provider.workspace, provider.name);
+    if (!stored.ok()) return api::from_storage("attach sandbox provider", stored.status());
+    if (!*stored || (*stored)->id != provider.id) return absl::FailedPreconditionError(cat("provider '", provider.name, "' not found"));
+    if ((*stored)->resource_version != provider.resource_version)
+      return api::version_conflict("attach sandbox provider", (*stored)->resource_version);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace openshell::gateway
