@@ -69,8 +69,9 @@ class Merger {
 
   absl::StatusOr<GatewayConfig> run() {
     using Step = absl::Status (Merger::*)();
-    for (const Step step : {&Merger::unbuilt, &Merger::basics, &Merger::listeners, &Merger::driver, &Merger::tls, &Merger::authentication,
-                            &Merger::jwt, &Merger::ports, &Merger::rate_limit, &Merger::supervisors, &Merger::process_table}) {
+    for (const Step step :
+         {&Merger::unbuilt, &Merger::without_effect, &Merger::basics, &Merger::listeners, &Merger::driver, &Merger::tls,
+          &Merger::authentication, &Merger::jwt, &Merger::ports, &Merger::rate_limit, &Merger::supervisors, &Merger::process_table}) {
       if (auto status = (this->*step)(); !status.ok()) return status;
     }
     return std::move(out_);
@@ -92,6 +93,25 @@ class Merger {
     if (flags_.has("bind-socket") || file_.bind_socket) return invalid("bind_socket is not available in this build");
     if (file_.tls && (file_.tls->external_cert_path || file_.tls->external_key_path))
       return invalid("an external certificate by server name is not available in this build");
+    return absl::OkStatus();
+  }
+
+  /// Settings that are right, and whose part is not built, and without which the gateway is still what was asked for, only less. Nobody
+  /// shall wonder why nothing happens: each is named once at the start.
+  absl::Status without_effect() {
+    const auto say = [this](bool set, std::string_view key, std::string_view what) {
+      if (set) out_.warnings.push_back(cat(key, " has no effect in this build: ", what));
+    };
+    constexpr std::string_view kServices = "sandbox services are not served";
+    say(file_.name || flags_.has("name"), "name", "nothing shows the gateway's name");
+    say(file_.server_sans || flags_.has("server-san"), "server_sans", kServices);
+    say(file_.enable_loopback_service_http || flags_.has("enable-loopback-service-http"), "enable_loopback_service_http", kServices);
+    say(file_.enable_websocket_tunnel || flags_.has("enable-websocket-tunnel"), "enable_websocket_tunnel", "there is no WebSocket tunnel");
+    say(file_.ssh_session_ttl_secs.has_value(), "ssh_session_ttl_secs", "there are no SSH sessions");
+    say(file_.operator_socket.has_value(), "operator_socket", "there are no operator pages");
+    say(file_.operator_bind_address.has_value(), "operator_bind_address", "there are no operator pages");
+    say(file_.image_preparation_timeout_seconds.has_value(), "image_preparation_timeout_seconds", "no image is prepared");
+    say(file_.tls && !file_.tls->external_server_names.empty(), "external_server_names", "there is one certificate for all names");
     return absl::OkStatus();
   }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "programs/gateway/local_pki.hpp"
 #include "tests/unit/gateway/temporary_directory.hpp"
 
@@ -68,6 +70,32 @@ TEST_F(Config, EachKeyMergesAlone) {
   EXPECT_THAT(error({"--health-port", "9999"}, file), HasSubstr("gRPC rate limiting requires both"));
   EXPECT_EQ(merged({"--health-port", "9999", "--grpc-rate-limit-requests", "0"}, file)->health->text(), "127.0.0.9:9999");
   EXPECT_FALSE(merged({"--health-port", "0", "--grpc-rate-limit-requests", "0"}, file)->health);
+}
+
+TEST_F(Config, WhatHasNoEffectIsNamedOnce) {
+  const std::string gateway =
+      "[openshell.gateway]\nname='mine'\nserver_sans=['apps.example.com']\nenable_loopback_service_http=true\n"
+      "enable_websocket_tunnel=false\nssh_session_ttl_secs=60\noperator_socket='/run/o.sock'\noperator_bind_address='127.0.0.1:7788'\n"
+      "image_preparation_timeout_seconds=60\n[openshell.gateway.tls]\ncert_path='" +
+      places_.tls + "/server/tls.crt'\nkey_path='" + places_.tls + "/server/tls.key'\nexternal_server_names=['a.example.com']\n";
+  const auto config = merged({"--server-san", "b.example.com"}, gateway);
+  ASSERT_TRUE(config.ok()) << config.status();
+  for (const char* key : {"name", "server_sans", "enable_loopback_service_http", "enable_websocket_tunnel", "ssh_session_ttl_secs",
+                          "operator_socket", "operator_bind_address", "image_preparation_timeout_seconds", "external_server_names"}) {
+    const std::string text = std::string{key} + " has no effect in this build: ";
+    EXPECT_EQ(std::count_if(config->warnings.begin(), config->warnings.end(), [&](const auto& w) { return w.find(text) == 0; }), 1) << key;
+  }
+  EXPECT_TRUE(merged({})->warnings.empty()) << "nothing is said of what was not set";
+  EXPECT_THAT(merged({"--enable-websocket-tunnel", "true"})->warnings, Contains(HasSubstr("enable_websocket_tunnel has no effect")));
+}
+
+TEST_F(Config, TheOutageLimitFitsTheSupervisorsFlag) {
+  const std::string table = "[openshell.gateway.failure_handling]\ngateway_outage_limit_secs=";
+  EXPECT_EQ(merged({})->gateway_outage_limit_secs, 120U);
+  EXPECT_EQ(merged({}, table + "7\n")->gateway_outage_limit_secs, 7U);
+  EXPECT_EQ(merged({}, table + "4294967295\n")->gateway_outage_limit_secs, 4'294'967'295U);
+  EXPECT_THAT(error({}, table + "4294967296\n"), HasSubstr("failure_handling.gateway_outage_limit_secs: must be between 1 and 4294967295"));
+  EXPECT_NE(error({}, table + "0\n"), "");
 }
 
 TEST_F(Config, GW_01_NobodyListensToTheWorldWithoutUsers) {
