@@ -209,19 +209,27 @@ struct DenialBatch {
   std::vector<Proposal> proposals;  ///< highest confidence first
 };
 
-/// What one exchange with an inspected endpoint showed. `result` and `domain` are the numbers of the wire's enums.
+/// The last result of an endpoint that has a status. `result` is the number of the wire's enum.
 struct EndpointObservation {
   std::string endpoint_id;
   int result = 0;
-  std::chrono::system_clock::time_point at;
 };
 
+/// Always the whole inventory of one configuration. A report that is sent again is the same to the byte.
 struct EndpointReport {
   std::string session_id;
   std::uint64_t sequence = 0;
   std::string policy_hash;
   std::uint64_t provider_env_revision = 0;
   std::vector<EndpointObservation> observations;
+  std::vector<std::string> observed;  ///< those with a result since the report before
+};
+
+/// What was published: the frame of everything that is observed from then on.
+struct Installed {
+  std::string policy_hash;
+  std::uint64_t provider_env_revision = 0;
+  std::vector<std::string> endpoint_ids;  ///< those that have a status, each once
 };
 
 /// One line for the gateway's log of this sandbox.
@@ -360,17 +368,18 @@ using DenialAggregator = Introspectable::extend<
     // From the root at shutdown. Answers when the last batch was taken or refused.
     caf::replies_to<stop_atom>::with<void>>;
 
-/// Reports what inspected endpoints answer, coalesced by endpoint, one report in flight and at most one a second.
-/// Restart: starts empty, in the session and under the configuration of before; the next exchange fills it again.
+/// Reports the last result of each endpoint that has a status: the whole inventory, one report in flight, at most one a second.
+/// Results come through a box (EndpointBox) that keeps the newest of each endpoint. Restart: knows session and inventory of before, but no
+/// results; the next exchange with an endpoint fills its result again.
 using EndpointObserver = Introspectable::extend<
-    // From the egress threads. Bounded: 1,024 endpoints, further ones are counted and dropped.
-    caf::reacts_to<endpoint_atom, EndpointObservation>,
+    // From the egress threads, when the box turns from empty to not empty.
+    caf::reacts_to<wake_atom>,
     // From Session. Reports carry this session; empty: none, nothing is sent.
     caf::reacts_to<accepted_atom, std::string>,
     // From RuntimePublisher. What was observed under another policy or environment is dropped.
-    caf::reacts_to<publish_atom, std::string, std::uint64_t>,
-    // From itself.
-    caf::reacts_to<tick_atom>>;
+    caf::reacts_to<publish_atom, Installed>,
+    // From itself. A pause or a back-off ended; the number tells an outdated timer.
+    caf::reacts_to<tick_atom, std::uint64_t>>;
 
 /// Knows the state of the link to the sandbox runtime and runs its slow operations on worker threads.
 /// Restart: never; traffic is denied and the process ends, as it does when the link is lost for good.
@@ -413,7 +422,7 @@ using LogPush = Introspectable::extend<
     caf::replies_to<stop_atom>::with<void>>;
 
 /// Parts of an interface, for senders that need no more: the actor itself or the root in front of it.
-using InstalledSink = caf::typed_actor<caf::reacts_to<publish_atom, std::string, std::uint64_t>>;
+using InstalledSink = caf::typed_actor<caf::reacts_to<publish_atom, Installed>>;
 using AppliedSink = caf::typed_actor<caf::reacts_to<applied_atom, std::vector<std::string>>>;
 
 /// Starts the others, knows what the death of each means, and stands in front of those that may be restarted: its address stays.
@@ -426,7 +435,7 @@ using Root = Introspectable::extend<
     // From PolicyPoller, for Session.
     caf::reacts_to<applied_atom, std::vector<std::string>>,
     // From RuntimePublisher, for EndpointObserver; kept for its successor.
-    caf::reacts_to<publish_atom, std::string, std::uint64_t>,
+    caf::reacts_to<publish_atom, Installed>,
     // From the boundary client's threads, for Boundary.
     caf::reacts_to<link_atom, LinkState>,
     // From itself. The back-off of a dead child is over.
@@ -451,7 +460,7 @@ OPENSHELL_SUPERVISOR_VALUE(PublishOutcome)
 OPENSHELL_SUPERVISOR_VALUE(ReadinessReport)
 OPENSHELL_SUPERVISOR_VALUE(ReadinessAccepted)
 OPENSHELL_SUPERVISOR_VALUE(DenialBatch)
-OPENSHELL_SUPERVISOR_VALUE(EndpointObservation)
+OPENSHELL_SUPERVISOR_VALUE(Installed)
 OPENSHELL_SUPERVISOR_VALUE(EndpointReport)
 OPENSHELL_SUPERVISOR_VALUE(SessionEvent)
 OPENSHELL_SUPERVISOR_VALUE(LinkState)

@@ -1,9 +1,11 @@
 #include "actors/endpoint_observer/endpoint_observer.hpp"
 
+#include <spdlog/spdlog.h>
 #include <caf/all.hpp>
 
 #include <algorithm>
 
+#include "actors/outbox/outbox.hpp"
 #include "messages/status_error.hpp"
 
 namespace openshell::supervisor {
@@ -14,87 +16,145 @@ using Self = EndpointObserver::stateful_pointer<EndpointObserverState>;
 constexpr std::chrono::seconds kReportTimeout{15};
 constexpr std::chrono::seconds kPause{1};
 constexpr std::chrono::seconds kLongestBackoff{32};
+/// The gateway's words for a report that is ahead of the acknowledgement of its policy.
+constexpr absl::string_view kNotAcknowledgedYet = "revisions do not match";
 
 ActorSnapshot snapshot(const EndpointObserverState& state) {
   ActorSnapshot out;
-  out.waiting = state.window.size();
-  out.summary =
-      std::to_string(state.window.size()) + " endpoints to report, " + std::to_string(state.window.dropped()) + " observations dropped";
+  out.summary = std::to_string(state.window.size()) + " endpoints";
   return out;
+}
+
+void wait(Self self, std::chrono::seconds time) {
+  self->state.waiting = true;
+  self->delayed_send(self, time, tick_atom::value, ++self->state.timer);
+}
+
+void failed(Self self, const GatewayClient& gateway, const absl::Status& status) {
+  auto& state = self->state;
+  state.reporter.note_failed(status.ToString());
+  if (status.code() == absl::StatusCode::kUnauthenticated || status.code() == absl::StatusCode::kCancelled)
+    self->request(gateway, kReportTimeout, renew_atom::value).then([] {}, [](const caf::error&) {});  // in the same wait
+  if (absl::IsFailedPrecondition(status)) {
+    if (status.message().find(kNotAcknowledgedYet) == absl::string_view::npos) state.window.renew();
+  } else if (!is_retryable(status.code())) {
+    if (!absl::IsPermissionDenied(status)) spdlog::warn("the endpoint statuses were refused: {}", status.ToString());
+    state.window.delivered();  // the next result or session begins anew
+    state.failures = 0;
+    return wait(self, kPause);
+  }
+  wait(self, std::min<std::chrono::seconds>(kPause * (1 << std::min(state.failures++, 5U)), kLongestBackoff));
 }
 
 void pump(Self self, const GatewayClient& gateway) {
   auto& state = self->state;
   state.reporter.touch(self, [self] { return snapshot(self->state); });
-  if (state.busy) return;
+  if (state.in_flight || state.waiting) return;
   auto report = state.window.take();
   if (!report) return;
-  state.busy = true;
+  state.in_flight = true;
+  // After another session or configuration the answer says nothing about what is to be sent now.
   self->request(gateway, kReportTimeout, endpoint_atom::value, *report)
       .then(
           [=] {
+            self->state.in_flight = false;
+            if (!self->state.window.current(*report)) return pump(self, gateway);
+            self->state.window.delivered();
             self->state.failures = 0;
             self->state.reporter.note_handled();
-            self->delayed_send(self, kPause, tick_atom::value);
+            wait(self, kPause);
           },
           [=](const caf::error& error) {
-            self->state.reporter.note_failed(to_status(error).ToString());
-            self->state.window.restore(*report);
-            const auto wait = std::min<std::chrono::seconds>(kPause * (1 << std::min(self->state.failures++, 5U)), kLongestBackoff);
-            self->delayed_send(self, wait, tick_atom::value);
+            self->state.in_flight = false;
+            if (!self->state.window.current(*report)) return pump(self, gateway);
+            failed(self, gateway, to_status(error));
           });
+}
+
+/// Neither a pause nor a back-off holds for what is new.
+void restart(Self self, const GatewayClient& gateway) {
+  self->state.waiting = false;
+  self->state.failures = 0;
+  ++self->state.timer;
+  pump(self, gateway);
 }
 
 }  // namespace
 
-void EndpointWindow::observe(EndpointObservation observation) {
-  const auto id = observation.endpoint_id;
-  if (endpoints_.size() >= kMaxEndpoints && endpoints_.count(id) == 0) {
-    ++dropped_;
-    return;
-  }
-  endpoints_[id] = std::move(observation);
+void EndpointWindow::begin_session(std::string session_id) {
+  session_id_ = std::move(session_id);
+  sequence_ = 0;
+  pending_.reset();
+  news_.clear();
+  for (auto& [id, result] : results_) result = kNoObservedExchange;  // the gateway forgot them with the session before
+  unseen_ = !results_.empty() || told_;
 }
 
-void EndpointWindow::rebase(std::string session_id, std::string policy_hash, std::uint64_t provider_env_revision) {
-  endpoints_.clear();
-  session_id_ = std::move(session_id);
-  policy_hash_ = std::move(policy_hash);
-  provider_env_revision_ = provider_env_revision;
+void EndpointWindow::install(const Installed& installed) {
+  installed_ = installed;
+  results_.clear();
+  news_.clear();
+  pending_.reset();
+  for (const auto& id : installed.endpoint_ids) {
+    if (results_.size() < kMaxEndpoints) results_.emplace(id, kNoObservedExchange);
+  }
+  unseen_ = !results_.empty() || told_;
+}
+
+void EndpointWindow::observe(const EndpointObservation& observation) {
+  const auto found = results_.find(observation.endpoint_id);
+  if (found == results_.end()) return;
+  found->second = observation.result;
+  news_.insert(observation.endpoint_id);
 }
 
 std::optional<EndpointReport> EndpointWindow::take() {
-  if (session_id_.empty() || endpoints_.empty()) return std::nullopt;
-  EndpointReport report{session_id_, ++sequence_, policy_hash_, provider_env_revision_, {}};
-  for (auto& [id, observation] : endpoints_) report.observations.push_back(std::move(observation));
-  endpoints_.clear();
+  if (session_id_.empty()) return std::nullopt;
+  if (pending_) return pending_;
+  if (news_.empty() && !unseen_) return std::nullopt;
+  EndpointReport report{
+      session_id_, ++sequence_, installed_.policy_hash, installed_.provider_env_revision, {}, {news_.begin(), news_.end()}};
+  for (const auto& [id, result] : results_) report.observations.push_back({id, result});
+  news_.clear();
+  unseen_ = false;
+  told_ = told_ || !results_.empty();
+  pending_ = report;
   return report;
 }
 
-void EndpointWindow::restore(const EndpointReport& report) {
-  if (report.session_id != session_id_ || report.policy_hash != policy_hash_ || report.provider_env_revision != provider_env_revision_)
-    return;
-  for (const auto& observation : report.observations) endpoints_.try_emplace(observation.endpoint_id, observation);
+bool EndpointWindow::current(const EndpointReport& report) const {
+  return pending_ && pending_->session_id == report.session_id && pending_->sequence == report.sequence;
 }
 
-EndpointObserver::behavior_type endpoint_observer(Self self, GatewayClient gateway, Reporter reporter) {
+void EndpointWindow::renew() {
+  if (!pending_) return;
+  news_.insert(pending_->observed.begin(), pending_->observed.end());
+  unseen_ = true;
+  pending_.reset();
+}
+
+EndpointObserver::behavior_type endpoint_observer(Self self, std::shared_ptr<EndpointBox> box, GatewayClient gateway, Reporter reporter) {
   self->state.reporter = std::move(reporter);
+  self->state.box = std::move(box);
+  self->state.box->on_fill([actor = caf::actor_cast<EndpointObserver>(self)] { caf::anon_send(actor, wake_atom::value); });
   return {
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
-      [=](endpoint_atom, EndpointObservation& observation) {
-        self->state.window.observe(std::move(observation));
+      [=](wake_atom) {
+        for (const auto& observation : self->state.box->drain()) self->state.window.observe(observation);
         pump(self, gateway);
       },
       [=](accepted_atom, std::string& session_id) {
-        auto& window = self->state.window;
-        window.rebase(std::move(session_id), window.policy_hash(), window.provider_env_revision());
+        self->state.window.begin_session(std::move(session_id));
+        restart(self, gateway);
       },
-      [=](publish_atom, std::string& policy_hash, std::uint64_t revision) {
-        auto& window = self->state.window;
-        window.rebase(window.session_id(), std::move(policy_hash), revision);
+      [=](publish_atom, const Installed& installed) {
+        self->state.window.install(installed);
+        self->send(self, wake_atom::value);  // results that came before this message are of the new configuration
+        restart(self, gateway);
       },
-      [=](tick_atom) {
-        self->state.busy = false;
+      [=](tick_atom, std::uint64_t timer) {
+        if (timer != self->state.timer) return;
+        self->state.waiting = false;
         pump(self, gateway);
       },
   };

@@ -66,6 +66,8 @@ class RuntimeHost {
   virtual void publish(std::unique_ptr<PreparedRuntime> prepared, std::function<void()> done) = 0;
   /// Denies everything until the next publish.
   virtual void quarantine(const std::string& reason) = 0;
+  /// Ids of the endpoints that have a status, for what was published last; each once.
+  virtual std::vector<std::string> observed_endpoints() const { return {}; }
   /// The environment of new processes for what was published last: placeholders, never secrets.
   virtual std::map<std::string, std::string> child_environment() const = 0;
 };

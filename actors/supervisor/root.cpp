@@ -55,8 +55,8 @@ void add_restartable(Self self, const OptionsPtr& options) {
   });
   add(self, options, "endpoint_observer", OnDeath::restart, [self, options] {
     auto& now = self->state;
-    now.endpoints = self->spawn(endpoint_observer, options->gateway, reporter(options, "endpoint_observer"));
-    self->send(now.endpoints, publish_atom::value, now.policy_hash, now.provider_env_revision);
+    now.endpoints = self->spawn(endpoint_observer, options->endpoints, options->gateway, reporter(options, "endpoint_observer"));
+    self->send(now.endpoints, publish_atom::value, now.installed);
     self->send(now.endpoints, accepted_atom::value, now.session_id);
     return now.endpoints;
   });
@@ -138,10 +138,9 @@ Root::behavior_type root(Self self, std::shared_ptr<const RootOptions> options) 
       [=](accepted_atom, const std::string& id) { tell_session(self, options, id); },
       [=](nudge_atom, const std::string& update_id) { self->send(self->state.poller, nudge_atom::value, update_id); },
       [=](applied_atom, const std::vector<std::string>& update_ids) { self->send(self->state.session, applied_atom::value, update_ids); },
-      [=](publish_atom, const std::string& policy_hash, std::uint64_t provider_env_revision) {
-        self->state.policy_hash = policy_hash;
-        self->state.provider_env_revision = provider_env_revision;
-        self->send(self->state.endpoints, publish_atom::value, policy_hash, provider_env_revision);
+      [=](publish_atom, const Installed& installed) {
+        self->state.installed = installed;
+        self->send(self->state.endpoints, publish_atom::value, installed);
       },
       [=](link_atom, LinkState link) { self->send(self->state.boundary, link_atom::value, link); },
       [=](revive_atom, const std::string& name) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "actors/denial_aggregator/denial_queue.hpp"
+#include "actors/endpoint_observer/endpoint_box.hpp"
 #include "actors/introspection/reporter.hpp"
 #include "actors/outbox/status_journal.hpp"
 #include "actors/supervision/child_set.hpp"
@@ -27,6 +28,7 @@ struct RootOptions {
   LogPush log_push;       ///< the first one lives already, since the start-up logs too
   LogPushOptions logs;
   std::shared_ptr<DenialQueue> denials;
+  std::shared_ptr<EndpointBox> endpoints = std::make_shared<EndpointBox>();
   std::chrono::seconds denial_interval{10};
   std::shared_ptr<StatusJournal> journal = std::make_shared<StatusJournal>();
   BoundaryOptions boundary;
@@ -56,8 +58,7 @@ struct RootState {
   DenialAggregator aggregator;
   // What a restarted child has to be told.
   std::string session_id;
-  std::string policy_hash;
-  std::uint64_t provider_env_revision = 0;
+  Installed installed;
   bool closing = false;
   inline static const char* name = "root";
 };

@@ -107,6 +107,12 @@ void install_environment(Self self, const Peers& peers) {
           });
 }
 
+void tell_installed(Self self, const Peers& peers) {
+  const auto& state = self->state;
+  self->send(peers.endpoints, publish_atom::value,
+             Installed{state.running.policy_hash, state.environment.revision, state.host->observed_endpoints()});
+}
+
 PublishOutcome reject(Self self, const Peers& peers, const Candidate& candidate, const absl::Status& why) {
   auto& state = self->state;
   const auto& snapshot = candidate.snapshot;
@@ -136,7 +142,7 @@ PublishOutcome publish(Self self, const Peers& peers, Candidate candidate) {
   const bool changed = candidate.environment_changed;
   state.running = std::move(candidate.snapshot);
   if (changed) state.environment = std::move(candidate.environment);
-  self->send(peers.endpoints, publish_atom::value, state.running.policy_hash, state.environment.revision);
+  tell_installed(self, peers);
   spdlog::info("policy version {} is in force", state.running.version.value);
   report_admission(self, peers, state.running, state.environment.revision, true);
   if (changed) {
@@ -162,7 +168,7 @@ RuntimePublisher::behavior_type runtime_publisher(Self self, GatewayClient gatew
   if (options.acknowledge_running && state.running.source == PolicySource::sandbox && state.running.version.value > 0) {
     peers.journal->push({state.running.version, PolicyOutcome::loaded, {}, Acknowledgement::initial});
   }
-  self->send(endpoints, publish_atom::value, state.running.policy_hash, state.environment.revision);
+  tell_installed(self, peers);
   touch(self);
   return {
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },

@@ -178,8 +178,8 @@ void fill(const supervisor::EndpointReport& report, v1::ReportEndpointStatusRequ
     auto& to = *out.add_observations();
     to.set_endpoint_id(observation.endpoint_id);
     to.set_result(static_cast<v1::EndpointResult>(observation.result));
-    out.add_observed_endpoint_ids(observation.endpoint_id);
   }
+  for (const auto& id : report.observed) out.add_observed_endpoint_ids(id);
 }
 
 void fill(const supervisor::DenialBatch& batch, v1::SubmitPolicyAnalysisRequest& out) {

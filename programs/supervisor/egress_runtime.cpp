@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <set>
 #include <utility>
 
 #include "actors/supervisor/settings.hpp"
@@ -33,6 +34,7 @@ egress::ProviderEnvironment to_environment(const v1::GetSandboxProviderEnvironme
 struct EgressRuntime::Prepared final : PreparedRuntime {
   std::shared_ptr<egress::Generation> generation = std::make_shared<egress::Generation>();
   egress::CredentialLedger::Candidate credentials;
+  std::optional<std::vector<policy::InventoryEndpoint>> endpoints;  // none: those of before
 };
 
 absl::StatusOr<std::unique_ptr<PreparedRuntime>> EgressRuntime::prepare(const Candidate& candidate) {
@@ -48,6 +50,7 @@ absl::StatusOr<std::unique_ptr<PreparedRuntime>> EgressRuntime::prepare(const Ca
     auto matcher = policy::Matcher::compile(policy);
     if (!matcher.ok()) return matcher.status();
     generation.matcher = *std::move(matcher);
+    prepared->endpoints = policy::endpoint_inventory(policy);
   } else {
     generation.matcher = matcher_;
   }
@@ -81,6 +84,10 @@ void EgressRuntime::publish(std::unique_ptr<PreparedRuntime> prepared, std::func
   ready.generation->number = ++number_;
   matcher_ = ready.generation->matcher;
   credentials_ = ready.credentials;
+  if (ready.endpoints) endpoints_ = std::move(*ready.endpoints);
+  std::map<EndpointBox::Place, std::string> ids;
+  for (const auto& endpoint : endpoints_) ids.emplace(EndpointBox::Place{endpoint.policy, endpoint.index}, endpoint.id);
+  box_->install(number_, std::move(ids));
   engine_.publish(std::move(ready.generation), [done = std::move(done)](const egress::PublishReport&) { done(); });
   ledger_.commit(credentials_);
 }
@@ -100,6 +107,13 @@ void EgressRuntime::close(const std::string& reason) {
     closed_ = true;
   }
   quarantine(reason);
+}
+
+std::vector<std::string> EgressRuntime::observed_endpoints() const {
+  const std::lock_guard lock{mutex_};
+  std::set<std::string> ids;
+  for (const auto& endpoint : endpoints_) ids.insert(endpoint.id);
+  return {ids.begin(), ids.end()};
 }
 
 std::map<std::string, std::string> EgressRuntime::child_environment() const {

@@ -19,6 +19,7 @@
 #include "api/gateway_client/session_stream.hpp"
 #include "egress/engine.hpp"
 #include "messages/status_error.hpp"
+#include "openshell.pb.h"
 #include "pki/certificate.hpp"
 #include "programs/supervisor/boundary_client.hpp"
 #include "programs/supervisor/dns_mediator.hpp"
@@ -133,10 +134,30 @@ class BoundaryAdapter final : public BoundaryPort {
   std::atomic<std::uint64_t> generation_{0};
 };
 
-/// What the engine emits: log lines at once, denials into the aggregator's queue.
+/// As openshell.v1.EndpointResult numbers them.
+int wire_result(egress::EndpointResult result) {
+  switch (result) {
+    case egress::EndpointResult::kHttpResponseReceived:
+      return v1::ENDPOINT_RESULT_HTTP_RESPONSE_RECEIVED;
+    case egress::EndpointResult::kPolicyDenied:
+      return v1::ENDPOINT_RESULT_POLICY_DENIED;
+    case egress::EndpointResult::kCredentialUnavailable:
+      return v1::ENDPOINT_RESULT_CREDENTIAL_UNAVAILABLE;
+    case egress::EndpointResult::kTlsFailed:
+      return v1::ENDPOINT_RESULT_TLS_FAILED;
+    case egress::EndpointResult::kTransportFailed:
+      return v1::ENDPOINT_RESULT_TRANSPORT_FAILED;
+    case egress::EndpointResult::kUpstreamRejected:
+      return v1::ENDPOINT_RESULT_UPSTREAM_REJECTED;
+  }
+  return v1::ENDPOINT_RESULT_UNSPECIFIED;
+}
+
+/// What the engine emits: log lines at once, denials and results of endpoints into the queues of their actors.
 class EgressEvents final : public egress::EventSink {
  public:
-  explicit EgressEvents(std::shared_ptr<DenialQueue> denials) : denials_{std::move(denials)} {}
+  EgressEvents(std::shared_ptr<DenialQueue> denials, std::shared_ptr<EndpointBox> endpoints)
+      : denials_{std::move(denials)}, endpoints_{std::move(endpoints)} {}
 
   void emit(egress::Event event) noexcept override {
     try {
@@ -153,6 +174,8 @@ class EgressEvents final : public egress::EventSink {
                         denial->at});
       } else if (const auto* activity = std::get_if<egress::ActivityEvent>(&event)) {
         log_event(*activity);
+      } else if (const auto* seen = std::get_if<egress::EndpointObservation>(&event)) {
+        endpoints_->observe(seen->generation, {seen->policy, seen->endpoint_index}, wire_result(seen->result));
       }
     } catch (...) {  // out of memory for a log line: the line is lost, the traffic is not
     }
@@ -160,6 +183,7 @@ class EgressEvents final : public egress::EventSink {
 
  private:
   const std::shared_ptr<DenialQueue> denials_;
+  const std::shared_ptr<EndpointBox> endpoints_;
 };
 
 /// The whole process: what outlives the actors, in the order in which it is made.
@@ -237,7 +261,7 @@ class Process {
     public_ca_.certificate_pem = ca->certificate().to_pem();
     public_ca_.bundle_pem = system_bundle() + public_ca_.certificate_pem + additional;
     engine.ca = std::make_shared<const pki::CertificateAuthority>(*std::move(ca));
-    auto made = egress::Engine::create(std::move(engine), std::make_shared<EgressEvents>(denials_));
+    auto made = egress::Engine::create(std::move(engine), std::make_shared<EgressEvents>(denials_, endpoints_));
     if (!made.ok()) return made.status();
     engine_ = *std::move(made);
     std::optional<egress::IpAddress> host_gateway;
@@ -246,7 +270,7 @@ class Process {
       if (!address.ok()) return address.status();
       host_gateway = *address;
     }
-    runtime_ = std::make_shared<EgressRuntime>(*engine_, host_gateway);
+    runtime_ = std::make_shared<EgressRuntime>(*engine_, host_gateway, endpoints_);
     return absl::OkStatus();
   }
 
@@ -279,6 +303,7 @@ class Process {
     out->log_push = log_push_;
     out->logs = log_push_options_;
     out->denials = denials_;
+    out->endpoints = endpoints_;
     out->denial_interval = options_.denial_flush_interval;
     out->boundary = {std::make_shared<BoundaryAdapter>(boundary_), runtime_, [this](LinkState state) { events_.push(LinkChanged{state}); }};
     out->publisher = {runtime_, instance_id_, started.running, started.environment, true};
@@ -462,6 +487,7 @@ class Process {
   std::shared_ptr<api::GatewayConnection> connection_;
   std::shared_ptr<LogQueue> logs_;
   std::shared_ptr<DenialQueue> denials_;
+  std::shared_ptr<EndpointBox> endpoints_ = std::make_shared<EndpointBox>();
   PublicCa public_ca_;
   std::unique_ptr<egress::Engine> engine_;
   std::shared_ptr<EgressRuntime> runtime_;

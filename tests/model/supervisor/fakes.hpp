@@ -39,6 +39,7 @@ struct FakeGateway {
   std::uint64_t environment_revision = 0;
   std::function<absl::Status(const PolicyStatus&)> on_report = [](const PolicyStatus&) { return absl::OkStatus(); };
   std::function<absl::Status()> on_config = [] { return absl::OkStatus(); };
+  std::function<absl::Status()> on_endpoints = [] { return absl::OkStatus(); };
   std::function<absl::Status()> on_readiness = [] { return absl::OkStatus(); };
   std::chrono::milliseconds readiness_interval{5'000};
   std::function<absl::Status()> on_analysis = [] { return absl::OkStatus(); };
@@ -81,6 +82,7 @@ struct FakeGateway {
           },
           [this](endpoint_atom, const EndpointReport& report) -> caf::result<void> {
             endpoints.push_back(report);
+            if (auto answer = on_endpoints(); !answer.ok()) return to_error(answer);
             return {};
           },
           [this](analyse_atom, const DenialBatch& batch) -> caf::result<void> {
@@ -127,6 +129,8 @@ struct FakeHost final : RuntimeHost {
     done();
   }
   void quarantine(const std::string&) override { ++quarantines; }
+  std::vector<std::string> endpoint_ids;
+  std::vector<std::string> observed_endpoints() const override { return endpoint_ids; }
   std::map<std::string, std::string> child_environment() const override { return {}; }
 };
 

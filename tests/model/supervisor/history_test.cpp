@@ -60,7 +60,7 @@ class HistoryTest : public openshell::test::VirtualTime {
   void start() {
     client = gateway.spawn(sys);
     outbox = ended.keep(sys.spawn(status_outbox, journal, client, Reporter{}));
-    auto endpoints = sys.spawn(endpoint_observer, client, Reporter{});
+    auto endpoints = sys.spawn(endpoint_observer, std::make_shared<EndpointBox>(), client, Reporter{});
     auto boundary = sys.spawn(boundary_actor, BoundaryOptions{port, host, [](LinkState) {}}, Reporter{});
     publisher = ended.keep(sys.spawn(runtime_publisher, client, journal, boundary, InstalledSink{endpoints},
                                      RuntimePublisherOptions{host, "me", gateway.config, {}, true}, Reporter{}));
@@ -314,7 +314,7 @@ TEST_F(HistoryTest, ACK_18_ACK_28_RandomInterleavingsNeverReorderTheHistory) {
     auto actor = faulty.spawn(sys);
     auto statuses = std::make_shared<StatusJournal>();
     auto box = sys.spawn(status_outbox, statuses, actor, Reporter{});
-    auto observer = sys.spawn(endpoint_observer, actor, Reporter{});
+    auto observer = sys.spawn(endpoint_observer, std::make_shared<EndpointBox>(), actor, Reporter{});
     auto bound = sys.spawn(boundary_actor, BoundaryOptions{port, runtime, [](LinkState) {}}, Reporter{});
     auto publishing = sys.spawn(runtime_publisher, actor, statuses, bound, InstalledSink{observer},
                                 RuntimePublisherOptions{runtime, "me", faulty.config, {}, true}, Reporter{});

@@ -42,6 +42,7 @@ class RootTest : public openshell::test::VirtualTime {
     options->logs = logs;
     options->denials = denials;
     options->denial_interval = 10s;
+    options->endpoints = box;
     options->journal = journal;
     options->boundary = {port, host, [](LinkState) {}};
     options->publisher = {host, "me", gateway.config, {}, true};
@@ -82,6 +83,12 @@ class RootTest : public openshell::test::VirtualTime {
     caf::anon_send_exit(children.at(name), caf::exit_reason::unhandled_exception);
     run();
   }
+  void publish_endpoint(std::uint64_t version) {
+    host->endpoint_ids = {"e"};
+    box->install(1, {{{"rule", 0}, "e"}});
+    gateway.config = snapshot(version, "h" + std::to_string(version));
+    nudge("endpoint");
+  }
   void nudge(const std::string& id) {
     transport->bring(SessionEvent::ConfigUpdate{id, false});
     run();
@@ -95,6 +102,7 @@ class RootTest : public openshell::test::VirtualTime {
   std::shared_ptr<test::FakeRelays> relays = std::make_shared<test::FakeRelays>();
   std::shared_ptr<FakeLogs> log_transport = std::make_shared<FakeLogs>();
   std::shared_ptr<DenialQueue> denials = std::make_shared<DenialQueue>();
+  std::shared_ptr<EndpointBox> box = std::make_shared<EndpointBox>();
   std::shared_ptr<StatusJournal> journal = std::make_shared<StatusJournal>();
   LogPushOptions logs;
   Root actor;
@@ -129,7 +137,7 @@ TEST_F(RootTest, LogPushComesBackAndSendsWhatWasQueuedMeanwhile) {
 }
 
 // What was in flight, what waited behind it and what is published while the outbox is dead: all of it, in order.
-TEST_F(RootTest, ACK_28_ACK_33_TheOutboxGoesOnWithItsQueue) {
+TEST_F(RootTest, ACK_28_TheOutboxGoesOnWithItsQueue) {
   gateway.on_report = [](const PolicyStatus&) { return absl::UnavailableError("down"); };
   for (std::uint64_t version : {2, 3}) {
     gateway.config = snapshot(version, "h" + std::to_string(version));
@@ -162,16 +170,42 @@ TEST_F(RootTest, TheDenialAggregatorFindsItsQueueAgain) {
 }
 
 TEST_F(RootTest, TheEndpointObserverKnowsItsSessionAndConfiguration) {
-  gateway.config = snapshot(2, "h2");
-  nudge("n1");
+  publish_endpoint(2);
+  ASSERT_EQ(gateway.endpoints.size(), 1U) << "the inventory";
   kill("endpoint_observer");
+  box->observe(1, {"rule", 0}, 2);  // its wake-up finds nobody
   advance(kFirstBackoff);
-  caf::anon_send(caf::actor_cast<EndpointObserver>(children.at("endpoint_observer")), endpoint_atom::value,
-                 EndpointObservation{"e1", 2, {}});
-  run();
+  ASSERT_EQ(gateway.endpoints.size(), 2U);
+  EXPECT_EQ(gateway.endpoints[1].session_id, "s1");
+  EXPECT_EQ(gateway.endpoints[1].policy_hash, "h2");
+}
+
+// Endpoint statuses: at once after quiet, then at most one a second; an answer that may change is asked for again with the same report.
+TEST_F(RootTest, EndpointReportsArePacedAndRepeated) {
+  publish_endpoint(2);
   ASSERT_EQ(gateway.endpoints.size(), 1U);
-  EXPECT_EQ(gateway.endpoints[0].session_id, "s1");
-  EXPECT_EQ(gateway.endpoints[0].policy_hash, "h2");
+  EXPECT_TRUE(gateway.endpoints[0].observed.empty());
+  box->observe(1, {"rule", 0}, 2);
+  box->observe(1, {"rule", 0}, 7);
+  advance(999ms);
+  EXPECT_EQ(gateway.endpoints.size(), 1U);
+  gateway.on_endpoints = [] {
+    return absl::FailedPreconditionError("tool server endpoint status revisions do not match the current sandbox configuration");
+  };
+  advance(1ms);
+  ASSERT_EQ(gateway.endpoints.size(), 2U);
+  EXPECT_EQ(gateway.endpoints[1].observations.at(0).result, 7);
+  EXPECT_THAT(gateway.endpoints[1].observed, ElementsAre("e"));
+  gateway.on_endpoints = [] { return absl::OkStatus(); };
+  advance(1s);
+  ASSERT_EQ(gateway.endpoints.size(), 3U);
+  EXPECT_EQ(gateway.endpoints[2].sequence, gateway.endpoints[1].sequence) << "the identical report again";
+  gateway.on_endpoints = [] { return absl::PermissionDeniedError("another session"); };
+  box->observe(1, {"rule", 0}, 2);
+  advance(1s);
+  ASSERT_EQ(gateway.endpoints.size(), 4U);
+  advance(60s);
+  EXPECT_EQ(gateway.endpoints.size(), 4U) << "dropped";
 }
 
 TEST_F(RootTest, TheSessionIsOverForEverybodyAndOpensANewerStream) {

@@ -335,21 +335,84 @@ TEST(DenialQueue, DropsItsOldestAndWakesOncePerFill) {
 
 // ---- endpoints, logs, settings, tokens
 
-TEST(EndpointWindow, ReportsNothingWithoutASessionAndForgetsWhatMovedOn) {
+TEST(EndpointWindow, ReportsTheWholeInventoryAndSaysWhatIsNew) {
   EndpointWindow window;
-  window.observe({"e", 2, {}});
-  EXPECT_FALSE(window.take());
-  window.rebase("s1", "h", 1);
-  EXPECT_FALSE(window.take()) << "seen before the session";
-  window.observe({"e", 2, {}});
-  window.observe({"e", 3, {}});
-  const auto report = window.take();
+  window.install({"h", 1, {"a", "b"}});
+  window.observe({"a", 3});
+  EXPECT_FALSE(window.take()) << "there is no session";
+  window.begin_session("s1");
+  auto report = window.take();
   ASSERT_TRUE(report);
-  ASSERT_EQ(report->observations.size(), 1U);
-  EXPECT_EQ(report->observations[0].result, 3);
-  window.rebase("s1", "h2", 1);
-  window.restore(*report);
+  EXPECT_EQ(report->sequence, 1U);
+  ASSERT_EQ(report->observations.size(), 2U);
+  EXPECT_EQ(report->observations[0].result, EndpointWindow::kNoObservedExchange) << "seen before the session";
+  EXPECT_TRUE(report->observed.empty());
+  window.delivered();
+  EXPECT_FALSE(window.take()) << "nothing is new";
+  window.observe({"b", 2});
+  window.observe({"b", 7});
+  window.observe({"stranger", 2});
+  report = window.take();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->observations[1].result, 7);
+  EXPECT_THAT(report->observed, ::testing::ElementsAre("b"));
+}
+
+TEST(EndpointWindow, AReportStaysTheSameUntilItIsTakenOrMeansNothingAnyMore) {
+  EndpointWindow window;
+  window.install({"h", 1, {"a", "b"}});
+  window.begin_session("s1");
+  const auto first = window.take();
+  window.observe({"a", 2});
+  const auto again = window.take();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->sequence, first->sequence);
+  EXPECT_TRUE(again->observed.empty()) << "newer results wait";
+  window.renew();
+  EXPECT_FALSE(window.current(*first));
+  const auto next = window.take();
+  EXPECT_GT(next->sequence, first->sequence);
+  EXPECT_THAT(next->observed, ::testing::ElementsAre("a"));
+  window.install({"h2", 1, {"a"}});
+  EXPECT_FALSE(window.current(*next));
+  EXPECT_EQ(window.take()->policy_hash, "h2");
+  window.install({"h3", 1, {}});
+  ASSERT_TRUE(window.take()) << "that there are none any more is news";
+  window.begin_session("s2");
+  EXPECT_EQ(window.take()->sequence, 1U);
+}
+
+TEST(EndpointWindow, WithoutEndpointsNothingIsEverSent) {
+  EndpointWindow window;
+  window.install({"h", 1, {}});
+  window.begin_session("s1");
   EXPECT_FALSE(window.take());
+}
+
+TEST(EndpointWindow, AtItsLimitEndpointsAreLeftOut) {
+  Installed installed{"h", 1, {}};
+  for (std::size_t i = 0; i <= EndpointWindow::kMaxEndpoints; ++i) installed.endpoint_ids.push_back(std::to_string(i));
+  EndpointWindow window;
+  window.install(installed);
+  EXPECT_EQ(window.size(), EndpointWindow::kMaxEndpoints);
+}
+
+TEST(EndpointBox, KeepsTheNewestOfItsGenerationAndItsEndpoints) {
+  EndpointBox box;
+  int wakes = 0;
+  box.on_fill([&] { ++wakes; });
+  box.install(4, {{{"rule", 0}, "a"}});
+  box.observe(4, {"rule", 0}, 2);
+  box.observe(4, {"rule", 0}, 6);
+  box.observe(4, {"rule", 1}, 2);
+  box.observe(3, {"rule", 0}, 3);
+  EXPECT_EQ(wakes, 1);
+  const auto seen = box.drain();
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].result, 6);
+  box.observe(4, {"rule", 0}, 2);
+  box.install(5, {{{"rule", 0}, "a"}});
+  EXPECT_TRUE(box.drain().empty());
 }
 
 TEST(LogQueue, DropsTheNewestAtItsLimitAndKeepsTheOrderOfWhatComesBack) {

@@ -152,7 +152,7 @@ TEST(EgressRuntime, OnceClosedNothingIsPublishedAnyMore) {
   auto events = std::make_shared<LastMessage>();
   auto engine = egress::Engine::create(std::move(options), events);
   ASSERT_TRUE(engine.ok()) << engine.status();
-  EgressRuntime runtime{**engine, std::nullopt};
+  EgressRuntime runtime{**engine, std::nullopt, std::make_shared<EndpointBox>()};
   Candidate candidate;
   auto policy = std::make_shared<sandbox::v1::SandboxPolicy>();
   policy->set_version(1);
