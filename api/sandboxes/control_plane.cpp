@@ -71,6 +71,7 @@ class ActorPlane : public ControlPlane {
 
   ~ActorPlane() override {
     end();
+    end_timer(system_);
     caf::logger::set_current_actor_system(nullptr);
   }
 
@@ -153,6 +154,7 @@ class ActorPlane : public ControlPlane {
   void end() {
     tree_->end();
     tree_->join();
+    end_timer(system_);
   }
 
   absl::Status stop_all(const std::vector<std::string>& ids, std::chrono::seconds limit) {

@@ -25,4 +25,22 @@ void after(caf::actor_system& system, std::chrono::milliseconds delay, std::func
   caf::delayed_anon_send(timer_of(system), delay, DueWork{std::move(work)});
 }
 
+void end_timer(caf::actor_system& system) {
+  // It stays in the registry, ended, so that nobody makes another one; what is sent to it from now on is dropped.
+  const caf::actor timer = timer_of(system);
+  const UnpinLogger unpin;
+  caf::scoped_actor waiter{system};
+  waiter->send_exit(timer, caf::exit_reason::user_shutdown);
+  waiter->wait_for(timer);
+}
+
+void end_timer(caf::actor_system& system) {
+  const auto timer = caf::actor_cast<caf::actor>(system.registry().get(kTimerName));
+  if (!timer) return;
+  system.registry().erase(kTimerName);
+  caf::scoped_actor waiter{system};
+  waiter->send_exit(timer, caf::exit_reason::user_shutdown);
+  waiter->wait_for(timer);
+}
+
 }  // namespace openshell::api
