@@ -215,6 +215,9 @@ TEST_F(WithSandbox, StartExecAllowedDeniedAndAPolicyChange) {
   EXPECT_EQ(allowed.out, "got Bearer the-real-secret\n") << allowed.err;
   const auto refused = gateway_.exec("curl -sS -o /dev/null -w '%{http_code}' -X POST -d x " + url(first.port(), "/push"), "");
   EXPECT_EQ(refused.out, "403") << refused.err;
+  const auto numbered = gateway_.exec("echo $$; exec curl -sS " + url(first.port(), "/tools.json"), "");
+  const auto pid = numbered.out.substr(0, numbered.out.find('\n'));
+  EXPECT_TRUE(gateway_.wait_for_log("curl(" + pid + ") ->")) << numbered.out;
   const auto other_port = "exec 3<>/dev/tcp/host.openshell.internal/" + std::to_string(second.port());
   const auto denied = gateway_.exec(other_port, "");
   EXPECT_NE(denied.code, 0);
