@@ -1,6 +1,8 @@
 // A request_id against the real program: repeated, changed, across a restart, after a replaced key.
 #include <gmock/gmock.h>
 
+#include <future>
+
 #include "rpc_status.pb.h"
 #include "storage/store.hpp"
 #include "tests/integration/gateway/gateway_stub.hpp"
@@ -91,6 +93,34 @@ TEST_F(RequestIds, OneProviderHoweverOftenAndAcrossARestart) {
   EXPECT_TRUE(later.replayed);
   EXPECT_EQ(later.response.provider().metadata().id(), first.response.provider().metadata().id());
   EXPECT_EQ(providers(), 1);
+}
+
+TEST_F(RequestIds, AGatewayKilledAtAnyMomentNeverRunsItTwice) {
+  int uncertain = 0;
+  for (int round = 0; round < 12; ++round) {
+    const std::string id = "6f1d2c3b-0000-4000-8000-" + std::to_string(100'000'000'000 + round);
+    const int before = providers();
+    auto first = std::async(std::launch::async, [&] { return create("", id); });
+    const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds{300 * round};  // another moment each time
+    while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    gateway_.terminate(SIGKILL);
+    const auto told = first.get();
+    ASSERT_NO_FATAL_FAILURE(restart());
+    const auto again = create("", id);
+    const int made = providers() - before;
+    EXPECT_LE(made, 1);
+    if (again.status.ok()) {
+      EXPECT_EQ(made, 1);
+    } else {
+      EXPECT_EQ(again.reason, "REQUEST_OUTCOME_UNCERTAIN") << again.status.error_message();
+      ++uncertain;
+    }
+    if (told.status.ok()) {
+      EXPECT_TRUE(again.replayed) << "what the caller was told is on the disk";
+      EXPECT_EQ(again.response.provider().metadata().id(), told.response.provider().metadata().id());
+    }
+  }
+  RecordProperty("uncertain", uncertain);
 }
 
 TEST_F(RequestIds, WhatFailedIsNeverTriedAgain) {
