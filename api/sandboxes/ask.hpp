@@ -42,9 +42,6 @@ struct DueWork {
 /// long as the system: a message that held the last reference of an actor of its own would end that actor on the clock's thread at
 /// shutdown, which waits for itself once 64 of them are pending.
 void after(caf::actor_system& system, std::chrono::milliseconds delay, std::function<void()> work);
-/// Ends the timer and waits for that; what was due later is dropped. Called once, before the system goes: the actor must not outlive the
-/// scheduler.
-void end_timer(caf::actor_system& system);
 
 /// Ends the timer and waits for it, before the system goes: an actor that still lives in the system's registry can not be destroyed with
 /// it. Work that is pending or comes later is dropped. Not from an actor.

@@ -71,7 +71,6 @@ class ActorPlane : public ControlPlane {
 
   ~ActorPlane() override {
     end();
-    end_timer(system_);
     caf::logger::set_current_actor_system(nullptr);
   }
 

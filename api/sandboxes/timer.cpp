@@ -34,13 +34,4 @@ void end_timer(caf::actor_system& system) {
   waiter->wait_for(timer);
 }
 
-void end_timer(caf::actor_system& system) {
-  const auto timer = caf::actor_cast<caf::actor>(system.registry().get(kTimerName));
-  if (!timer) return;
-  system.registry().erase(kTimerName);
-  caf::scoped_actor waiter{system};
-  waiter->send_exit(timer, caf::exit_reason::user_shutdown);
-  waiter->wait_for(timer);
-}
-
 }  // namespace openshell::api
