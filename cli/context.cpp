@@ -1,9 +1,6 @@
 #include "cli/context.hpp"
 
 #include <absl/strings/str_cat.h>
-#include <openssl/rand.h>
-
-#include <cstdio>
 
 #include "cli/terminal.hpp"
 #include "datamodel.pb.h"
@@ -97,17 +94,6 @@ void Context::forget(const std::string& sandbox) const {
   const auto where = target();
   const auto registry = this->registry();
   if (where.ok() && registry.ok()) registry->forget_sandbox(where->name, flags_.workspace, sandbox);
-}
-
-std::string new_request_id() {
-  unsigned char b[16];
-  if (RAND_bytes(b, sizeof b) != 1) return "";  // no id: the gateway then treats the call as unrepeatable
-  b[6] = (b[6] & 0x0f) | 0x40;                  // RFC 4122, version 4
-  b[8] = (b[8] & 0x3f) | 0x80;
-  char text[37];
-  std::snprintf(text, sizeof text, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4],
-                b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
-  return text;
 }
 
 }  // namespace openshell::cli

@@ -60,7 +60,4 @@ class Context {
   std::optional<GatewayClient> client_;
 };
 
-/// A fresh id for one mutation, so that the gateway knows a repetition when it sees one.
-std::string new_request_id();
-
 }  // namespace openshell::cli

@@ -52,10 +52,11 @@ function(_openshell_absent NAME)
   endforeach()
 endfunction()
 
-# openshell_test(policy_matcher_test LABEL unit SOURCES a_test.cpp LINK deps... [TIMEOUT seconds])
-# LABEL is one of unit, model, integration, isolation, conformance. Every TEST becomes one ctest entry.
+# openshell_test(policy_matcher_test LABEL unit SOURCES a_test.cpp LINK deps... [TIMEOUT seconds] [LOCK name])
+# LABEL is one of unit, model, integration, isolation, conformance. Every TEST becomes one ctest entry. Tests of one LOCK never run beside each
+# other: those that look at the whole host for what a sandbox left behind take LOCK host.
 function(openshell_test NAME)
-  cmake_parse_arguments(A "" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(A "" "LABEL;TIMEOUT;LOCK" "SOURCES;LINK" ${ARGN})
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 60)
   endif()
@@ -69,7 +70,11 @@ function(openshell_test NAME)
   target_compile_options(${NAME} PRIVATE ${OPENSHELL_WARNINGS} -O0)
   target_compile_definitions(${NAME} PRIVATE OPENSHELL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" OPENSHELL_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  gtest_discover_tests(${NAME} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT})
+  set(lock)
+  if(A_LOCK)
+    set(lock RESOURCE_LOCK ${A_LOCK})
+  endif()
+  gtest_discover_tests(${NAME} DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT} ${lock})
 endfunction()
 
 # openshell_fuzz_target(http_head_fuzz CORPUS tests/fuzz/corpus/http_head SOURCES http_head_fuzz.cpp LINK deps...)

@@ -113,7 +113,6 @@ absl::StatusOr<int> set_global(Context& context, const SetOptions& options) {
   v1::UpdateConfigRequest request;
   *request.mutable_policy() = **policy;
   request.set_global(true);
-  request.set_request_id(new_request_id());
   auto client = context.client();
   if (!client.ok()) return client.status();
   auto answer = (*client)->update_config(request);
@@ -136,7 +135,6 @@ absl::StatusOr<int> set(Context& context, const SetOptions& options) {
   auto request = context.scoped<v1::UpdateConfigRequest>();
   request.set_sandbox(*name);
   *request.mutable_policy() = **policy;
-  request.set_request_id(new_request_id());
   auto answer = (*client)->update_config(request);
   if (!answer.ok()) return answer.status();
   if (answer->version() == before) {

@@ -86,7 +86,6 @@ absl::StatusOr<int> create(Context& context, const CreateOptions& options) {
     ask.set_id(options.type);
     if (auto profile = (*client)->get_provider_profile(ask); !profile.ok()) return profile.status();
   }
-  request.set_request_id(new_request_id());
   if (auto created = (*client)->create_provider(request); !created.ok()) return created.status();
   print(absl::StrCat(mark(kDone), " Created provider ", options.name));
   return 0;
@@ -165,7 +164,6 @@ absl::StatusOr<int> remove(Context& context, const std::vector<std::string>& nam
     auto request = context.scoped<v1::DeleteProviderRequest>();
     request.set_name(name);
     request.set_allow_missing(true);
-    request.set_request_id(new_request_id());
     auto answer = (*client)->delete_provider(request);
     if (!answer.ok()) {
       note(absl::StrCat(mark(kWarning), " Failed to delete provider ", name, ": ", describe(answer.status())));

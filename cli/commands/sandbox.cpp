@@ -201,7 +201,6 @@ absl::Status delete_one(Context& context, GatewayClient& client, const std::stri
   auto request = context.scoped<v1::DeleteSandboxRequest>();
   request.set_name(name);
   request.set_allow_missing(true);
-  request.set_request_id(new_request_id());
   auto answer = client.delete_sandbox(request);
   if (!answer.ok()) return answer.status();
   context.forget(name);

@@ -110,7 +110,6 @@ absl::StatusOr<v1::CreateSandboxRequest> make_request(Context& context, const Op
     if (!loaded.ok()) return loaded.status();
     *spec.mutable_policy() = **loaded;
   }
-  request.set_request_id(new_request_id());
   return request;
 }
 

@@ -136,7 +136,6 @@ absl::StatusOr<v1::ExecSandboxRequest> make_request(Context& context, const Opti
   }
   if (options.timeout > 0) request.mutable_execution_timeout()->set_seconds(options.timeout);
   request.set_no_login_shell(options.no_login_shell);
-  request.set_request_id(new_request_id());
   if (request.ByteSizeLong() > kMaxRequestBytes)
     return absl::InvalidArgumentError("exec command or environment exceeds the gateway's 1 MiB message limit");
   return request;

@@ -21,7 +21,6 @@ absl::StatusOr<int> attach(Context& context, const Names& names) {
   auto request = context.scoped<v1::AttachSandboxProviderRequest>();
   request.set_sandbox(names.sandbox);
   request.set_provider(names.provider);
-  request.set_request_id(new_request_id());
   auto answer = (*client)->attach_provider(request);
   if (!answer.ok()) return answer.status();
   print(absl::StrCat(mark(kDone), answer->attached() ? " Attached provider " : " Already attached: provider ", names.provider,
@@ -35,7 +34,6 @@ absl::StatusOr<int> detach(Context& context, const Names& names) {
   auto request = context.scoped<v1::DetachSandboxProviderRequest>();
   request.set_sandbox(names.sandbox);
   request.set_provider(names.provider);
-  request.set_request_id(new_request_id());
   auto answer = (*client)->detach_provider(request);
   if (!answer.ok()) return answer.status();
   print(absl::StrCat(mark(kDone), answer->detached() ? " Detached provider " : " Not attached: provider ", names.provider, " from sandbox ",

@@ -101,7 +101,6 @@ absl::StatusOr<v1::UpdateConfigRequest> make_request(Context& context, const Opt
     request.set_sandbox(*name);
   }
   request.set_setting_key(options.key);
-  request.set_request_id(new_request_id());
   return request;
 }
 
