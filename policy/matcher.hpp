@@ -1,7 +1,8 @@
 // The compiled policy: answers "may this program reach this host and port" and "may it send this request" from immutable tables.
 //
 // One Matcher is one generation's policy. It is compiled once, then shared read-only by every thread; connect() and request() take no lock,
-// do no I/O and do not allocate when the answer is yes. An error on the way (a NUL in a host, a port 0) is a denial. (NET-58, BIN-20..24, FB-06)
+// do no I/O and do not allocate when the answer is yes. An error on the way (a NUL in a host, a port 0) is a denial. (NET-58, BIN-20..24,
+// FB-06)
 //
 //   auto matcher = Matcher::compile(policy);                      // policy canonical and admitted (validate.hpp)
 //   Connection c = (*matcher)->connect({host, port, binary});

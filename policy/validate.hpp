@@ -1,5 +1,6 @@
 // All checks of a policy that do not need its text: safety of paths and identities, endpoints, request rules, middlewares, and overlapping
-// endpoints that disagree. The same functions run in the command line, the gateway and the supervisor. Pure, any thread. (CA-99, CA-100, NET-59)
+// endpoints that disagree. The same functions run in the command line, the gateway and the supervisor. Pure, any thread. (CA-99, CA-100,
+// NET-59)
 #pragma once
 
 #include <absl/status/status.h>
