@@ -84,7 +84,8 @@ void ExecSession::start(const openshell::v1::ExecSandboxRequest& request, const 
   });
   if (request.has_execution_timeout()) {
     const auto& timeout = request.execution_timeout();
-    const std::chrono::milliseconds limit{timeout.seconds() * 1000 + timeout.nanos() / 1'000'000};
+    const auto seconds = std::min(timeout.seconds(), kExecLongestTimeout.count());  // as milliseconds a longer one overflows the clock
+    const std::chrono::milliseconds limit{seconds * 1000 + timeout.nanos() / 1'000'000};
     if (limit.count() > 0) {
       caller_.after(limit, [weak] {
         if (auto self = weak.lock()) self->timed_out();

@@ -26,14 +26,15 @@ class ToSupervisor;
 
 namespace openshell::api {
 
-inline constexpr std::size_t kMaxExecMessage = 65'536;      ///< bytes behind one length
-inline constexpr std::size_t kMaxExecStart = 524'288;       ///< of `start`
-inline constexpr std::size_t kMaxExecChunk = 32'768;        ///< of stdin, stdout, stderr
-inline constexpr std::size_t kExecWindow = 262'144;         ///< bytes of stdin on their way to the process
-inline constexpr std::size_t kMaxPendingStdin = 4'194'304;  ///< received from the caller and not taken by the process
-inline constexpr std::chrono::seconds kExecStarted{30};     ///< until `started` or `failure`
-inline constexpr std::chrono::seconds kExecStdinStall{30};  ///< full of stdin, and the process takes no byte
-inline constexpr std::chrono::seconds kExecKilled{5};       ///< a tree that was killed is gone
+inline constexpr std::size_t kMaxExecMessage = 65'536;                          ///< bytes behind one length
+inline constexpr std::size_t kMaxExecStart = 524'288;                           ///< of `start`
+inline constexpr std::size_t kMaxExecChunk = 32'768;                            ///< of stdin, stdout, stderr
+inline constexpr std::size_t kExecWindow = 262'144;                             ///< bytes of stdin on their way to the process
+inline constexpr std::size_t kMaxPendingStdin = 4'194'304;                      ///< received from the caller and not taken by the process
+inline constexpr std::chrono::seconds kExecLongestTimeout{366LL * 24 * 3'600};  ///< a longer execution_timeout counts as this one
+inline constexpr std::chrono::seconds kExecStarted{30};                         ///< until `started` or `failure`
+inline constexpr std::chrono::seconds kExecStdinStall{30};                      ///< full of stdin, and the process takes no byte
+inline constexpr std::chrono::seconds kExecKilled{5};                           ///< a tree that was killed is gone
 
 /// Thread-safe; lives as long as somebody holds it. All functions of `Caller` are called without concurrency among themselves.
 class ExecSession : public std::enable_shared_from_this<ExecSession> {

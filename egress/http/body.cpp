@@ -79,9 +79,11 @@ absl::StatusOr<std::size_t> ChunkedReader::take_line(std::string_view bytes, std
 
 absl::Status ChunkedReader::size_line() {
   std::string_view token{line_};
-  token = token.substr(0, token.find(';'));
-  while (!token.empty() && (token.back() == ' ' || token.back() == '\t')) token.remove_suffix(1);
-  while (!token.empty() && (token.front() == ' ' || token.front() == '\t')) token.remove_prefix(1);
+  // Blanks may stand before the `;` of an extension and nowhere else (RFC 9112 section 7.1): readers differ on any other.
+  if (const auto extension = token.find(';'); extension != std::string_view::npos) {
+    token = token.substr(0, extension);
+    while (!token.empty() && (token.back() == ' ' || token.back() == '\t')) token.remove_suffix(1);
+  }
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), left_, 16);
   if (token.empty() || token.front() == '-' || error != std::errc{} || end != token.data() + token.size())
     return bad("chunk size is not a hexadecimal number");

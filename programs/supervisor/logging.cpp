@@ -4,6 +4,7 @@
 #include <fmt/chrono.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <mutex>
+#include <utility>
 
 #include "observability/log.hpp"
 
@@ -22,6 +24,8 @@ using Clock = std::chrono::system_clock;
 constexpr std::size_t kMaxReasonBytes = 256;
 constexpr std::size_t kMaxMessageBytes = 120;
 constexpr int kKeptFiles = 3;
+constexpr std::size_t kMaxFileBytes =
+    64 << 20;  // of one day's file: a workload that is refused a thousand times a second must not fill the host's disk
 constexpr const char* kOcsfTarget = "ocsf";
 
 std::string timestamp(Clock::time_point at) {
@@ -58,6 +62,9 @@ class DailyFile {
     if (fd_ >= 0) ::close(fd_);
     today_ = today;
     fd_ = ::open(path(today).c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    struct stat info {};
+    bytes_ = fd_ >= 0 && ::fstat(fd_, &info) == 0 ? static_cast<std::size_t>(info.st_size) : 0;
+    full_ = false;
     prune();
     return fd_ >= 0;
   }
@@ -65,10 +72,20 @@ class DailyFile {
   void write(const std::string& line, Clock::time_point at) {
     const std::lock_guard lock{mutex_};
     if (const auto now = day(at); now != today_) open(now);
-    if (fd_ >= 0 && ::write(fd_, line.data(), line.size()) < 0) return;  // a full disk loses the line, nothing else
+    if (bytes_ + line.size() > kMaxFileBytes) {
+      if (!std::exchange(full_, true))
+        append(timestamp(at) + " WARN supervisor: this file has reached its limit; lines until midnight are left out\n");
+      return;
+    }
+    append(line);
   }
 
  private:
+  void append(const std::string& line) {
+    if (fd_ < 0 || ::write(fd_, line.data(), line.size()) < 0) return;  // a full disk loses the line, nothing else
+    bytes_ += line.size();
+  }
+
   std::string path(const std::string& today) const { return directory_ + "/openshell." + today + ".log"; }
 
   void prune() const {
@@ -89,6 +106,8 @@ class DailyFile {
   std::string today_;
   std::mutex mutex_;
   int fd_ = -1;
+  std::size_t bytes_ = 0;
+  bool full_ = false;
 };
 
 /// Where every line goes; made once.
@@ -151,30 +170,31 @@ const char* action_word(egress::Disposition disposition) {
   return "";
 }
 
-/// Cut at a character border.
-std::string bounded(std::string text, std::size_t limit) {
-  for (char& c : text) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  if (text.size() <= limit) return text;
-  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0) == 0x80) --limit;
-  return text.substr(0, limit) + "...";
-}
-
-/// Brackets, backslashes, white space and controls of a value, so that a line parses one way only.
-std::string escaped(const std::string& text) {
+/// What a workload chose (a program's path, a reason that quotes it) must not forge a line, a bracket field or a terminal escape: brackets,
+/// backslashes and controls are escaped, and blanks too where the value stands alone in a field.
+std::string without_markup(const std::string& text, bool blanks_too) {
   std::string out;
   for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
     if (c == '\\' || c == '[' || c == ']') {
       out += '\\';
       out += c;
-    } else if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) {
-      out += fmt::format("\\u{{{:x}}}", static_cast<unsigned char>(c));
+    } else if (byte < 0x20 || byte == 0x7f || (c == ' ' && blanks_too)) {
+      out += fmt::format("\\u{{{:x}}}", byte);
     } else {
       out += c;
     }
   }
   return out;
+}
+
+std::string escaped(const std::string& text) { return without_markup(text, true); }
+
+/// Free text: escaped but for its blanks, cut at a character border.
+std::string bounded(const std::string& text, std::size_t limit) {
+  if (text.size() <= limit) return without_markup(text, false);
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0) == 0x80) --limit;
+  return without_markup(text.substr(0, limit), false) + "...";
 }
 
 std::string context(const egress::ActivityEvent& event) {
@@ -192,7 +212,7 @@ std::string context(const egress::ActivityEvent& event) {
 
 std::string process(const egress::ActivityEvent& event) {
   if (event.binary.empty()) return {};
-  return ' ' + event.binary + '(' + std::to_string(event.pid) + ") ->";
+  return ' ' + escaped(event.binary) + '(' + std::to_string(event.pid) + ") ->";
 }
 
 std::string url(const egress::ActivityEvent& event) {

@@ -74,6 +74,7 @@ TEST(HttpBody, L7_ChunksEndWhereTheyEnd) {
   EXPECT_EQ(read_all("0\r\n\r\n").value(), 5U);
   EXPECT_EQ(read_all("5\r\nhello\r\n0\r\n\r\nGET /next").value(), 15U);
   EXPECT_EQ(read_all("5;ext=\"v\"\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n").value(), 33U);
+  EXPECT_TRUE(read_all("5 ;ext\r\nhello\r\n0\r\n\r\n").ok());  // the one place for a blank
   EXPECT_EQ(read_all("A\r\n0123456789\r\n0\r\n\r\n").value(), 20U);
   EXPECT_TRUE(absl::IsOutOfRange(read_all("5\r\nhel").status()));
 }
@@ -81,7 +82,8 @@ TEST(HttpBody, L7_ChunksEndWhereTheyEnd) {
 TEST(HttpBody, L7_ChunksThatTwoReadersCouldReadDifferentlyAreRefused) {
   for (const char* bad : {"5\nhello\r\n0\r\n\r\n", "5\r\nhello\n0\r\n\r\n", "5\r\nhelloX\r\n0\r\n\r\n", "0x5\r\nhello\r\n0\r\n\r\n",
                           "+5\r\nhello\r\n0\r\n\r\n", "-5\r\nhello\r\n0\r\n\r\n", "\r\nhello\r\n", ";x\r\n", "5 5\r\nhello\r\n", "g\r\n",
-                          "10000000000000000\r\n", "5\rhello", "0\r\nbroken\r\n\r\n", "0\r\nX : y\r\n\r\n"}) {
+                          "10000000000000000\r\n", "5 \r\nhello\r\n0\r\n\r\n", " 5\r\nhello\r\n0\r\n\r\n", "5\rhello",
+                          "0\r\nbroken\r\n\r\n", "0\r\nX : y\r\n\r\n"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(read_all(bad).status())) << bad;
   }
 }

@@ -186,6 +186,18 @@ egress::ActivityEvent denied_open() {
   return event;
 }
 
+// LOG: a program's path and a reason that quotes it are the workload's text; they make no line, no bracket field and no terminal escape.
+TEST(Shorthand, WhatAWorkloadChoseForgesNothing) {
+  auto event = denied_open();
+  event.binary = "/tmp/e\n2026-11-30T00:00:00Z OCSF NET:OPEN ALLOWED \x1b[31m] [policy:mine]";
+  event.message = "/tmp/x\n] [denial_id=0";
+  const auto line = shorthand(event);
+  for (const char c : line) EXPECT_GE(static_cast<unsigned char>(c), 0x20) << line;
+  EXPECT_EQ(line.find("[policy:mine]"), std::string::npos) << line;
+  EXPECT_EQ(line.find(" ALLOWED "), std::string::npos) << line;
+  EXPECT_EQ(line.find("[denial_id"), line.find("\\[denial_id") + 1) << line;
+}
+
 TEST(Shorthand, DeniedOpenAndAllowedRequest) {
   EXPECT_EQ(shorthand(denied_open()),
             "NET:OPEN [MED] DENIED /usr/bin/wget(71) -> mirror.test:443 [policy:- engine:opa] [reason:no matching policy]");
