@@ -190,8 +190,10 @@ std::string without_markup(const std::string& text, bool blanks_too) {
 
 std::string escaped(const std::string& text) { return without_markup(text, true); }
 
-/// Free text: escaped but for its blanks, cut at a character border.
-std::string bounded(const std::string& text, std::size_t limit) {
+/// Free text: one line, escaped but for its blanks, cut at a character border.
+std::string bounded(std::string text, std::size_t limit) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   if (text.size() <= limit) return without_markup(text, false);
   while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0) == 0x80) --limit;
   return without_markup(text.substr(0, limit), false) + "...";
