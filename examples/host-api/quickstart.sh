@@ -9,7 +9,7 @@ port=${OPENSHELL_QUICKSTART_PORT:-17679}
 if ((EUID == 0)); then
   state=/var/lib/openshell-quickstart run=/run/openshell-quickstart
 else
-  state=${XDG_STATE_HOME:-$HOME/.local/state}/openshell-quickstart run=${XDG_RUNTIME_DIR:-/tmp/openshell-$EUID}/openshell-quickstart
+  state=${XDG_STATE_HOME:-$HOME/.local/state}/openshell-quickstart run=${XDG_RUNTIME_DIR:-/tmp/os-$EUID}/osq  # short: socket paths have 107 bytes
 fi
 work=$run/host-api            # certificates, tokens and pids of the example's own servers
 export OPENSHELL_STATE_DIR=$state OPENSHELL_RUN_DIR=$run OPENSHELL_LOCAL_TLS_DIR=$state/tls
@@ -150,10 +150,14 @@ register() {
     die "the gateway could not be registered: $(<"$work/register.log")"
 }
 
+((EUID == 0)) || mkdir -p -m 0700 "$(dirname "$run")"
 mkdir -p "$state" "$run"
+[[ -O $run ]] || die "$run belongs to somebody else"
 mkdir -p -m 0711 "$work"
 [[ -s $work/server.pem ]] || make_certificate
-API_TOKEN=$(head -c 24 /dev/urandom | base64 | tr '+/' '-_')
+# One token for the life of the state directory: a sandbox of the user's own may have the provider attached, and then it stays.
+[[ -s $state/api-token ]] || (umask 077 && head -c 24 /dev/urandom | base64 | tr '+/' '-_' >"$state/api-token")
+API_TOKEN=$(<"$state/api-token")
 export API_TOKEN
 start_api_servers
 start_gateway
@@ -165,12 +169,15 @@ check "the gateway answers" 0 'Status: +Connected' openshell status
 openshell sandbox delete "$name" >/dev/null 2>&1 || true
 wait_for deleted bash -c "! openshell sandbox get $name" || die "an earlier sandbox '$name' could not be deleted"
 openshell provider delete api-server >/dev/null 2>&1 || true
-check "provider 'api-server' of type generic keeps the token on the gateway" 0 'Created provider api-server' \
-  openshell provider create --name api-server --type generic --credential API_TOKEN
+openshell provider get api-server >/dev/null 2>&1 || openshell provider create --name api-server --type generic --credential API_TOKEN >/dev/null 2>&1 || true
+check "provider 'api-server' of type generic keeps the token on the gateway" 0 'API_TOKEN' openshell provider get api-server
+namespaces() { { readlink /proc/[0-9]*/ns/net 2>/dev/null || true; } | sort -u; }  # processes come and go meanwhile
+before=$(namespaces)
 if ! created=$(openshell sandbox create --name "$name" --policy "$policy" --provider api-server --detach 2>&1 </dev/null); then
   fail "sandbox '$name' is created from $policy" "$created"
   exit 1
 fi
+own_namespaces=$(comm -13 <(printf '%s\n' "$before") <(namespaces))
 pass "sandbox '$name' runs under $(basename "$policy")"
 
 say ""
@@ -221,19 +228,19 @@ check "sandbox get -o json" 0 '"phase": "Ready"' openshell sandbox get "$name" -
 identity=$(openshell sandbox get "$name" -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])' 2>/dev/null || echo unknown)
 check "sandbox delete" 0 'Deleted sandbox|deletion accepted' openshell sandbox delete "$name"
 
-# Nothing of it is left: no process that names it or runs under an id of the sandbox range, no directory, no cgroup.
+# Nothing of it is left: no process that names it or lives in its network namespace, no directory, no cgroup, no mount.
 leftovers() {
-  local pid uid
-  for pid in /proc/[0-9]*; do
-    { tr '\0' ' ' <"$pid/cmdline"; } 2>/dev/null | grep -qF "$identity" && echo "process ${pid#/proc/}: $(tr '\0' ' ' <"$pid/cmdline" 2>/dev/null)"
-    uid=$(awk '/^Uid:/ {print $2}' "$pid/status" 2>/dev/null) || continue
-    [[ -n $uid ]] && ((uid >= 1900000000 && uid <= 1900065535)) && echo "process ${pid#/proc/} of uid $uid"
+  local process
+  for process in /proc/[0-9]*; do
+    { tr '\0' ' ' <"$process/cmdline"; } 2>/dev/null | grep -qF "$identity" && echo "process ${process#/proc/}: $(tr '\0' ' ' <"$process/cmdline" 2>/dev/null)"
+    [[ -n $own_namespaces ]] && grep -qxF "$(readlink "$process/ns/net" 2>/dev/null)" <<<"$own_namespaces" && echo "process ${process#/proc/} in its network namespace"
   done
   find "$state" "$run" -name "*$identity*" 2>/dev/null
   find /sys/fs/cgroup -maxdepth 6 -type d -name "*$identity*" 2>/dev/null
   grep -F "$identity" /proc/self/mountinfo
   return 0
 }
+[[ -n $own_namespaces ]] || fail "the sandbox has no network namespace of its own"
 for ((tries = 0; tries < 100; ++tries)); do
   left=$(leftovers)
   [[ -z $left ]] && break
@@ -246,6 +253,6 @@ printf '%s in %.1f s. ' "$( ((failures)) && echo "$failures FAILED" || echo "Eve
 say "The gateway goes on running; ./dev stop ends it."
 if ((failures == 0)); then
   say "Next: openshell --gateway $name sandbox create --name mine --policy $here/policy.yaml --provider api-server"
-  say "      openshell --gateway $name sandbox exec -n mine -- bash -c 'id; ls /'      (the programs are in $build/bin)"
+  say "      openshell --gateway $name sandbox exec -n mine -- bash -c 'id; ls -la'      (the programs are in $build/bin)"
 fi
 ((failures == 0))
