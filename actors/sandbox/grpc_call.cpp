@@ -51,8 +51,10 @@ class GrpcCall final : public Call,
     }
     StartSendInitialMetadata();  // at once: a client that waits for it before it sends would wait for ever
     read_locked();
-    first_frame_.Set(std::chrono::system_clock::now() + ChannelServer::kFirstFrameDeadline, [self = shared_from_this()](bool ok) {
-      if (ok) self->first_frame_late();
+    // Weak: an alarm keeps its function after it ran or was cancelled, and this call owns the alarm.
+    first_frame_.Set(std::chrono::system_clock::now() + ChannelServer::kFirstFrameDeadline, [weak = weak_from_this()](bool ok) {
+      if (!ok) return;
+      if (const auto self = weak.lock()) self->first_frame_late();
     });
   }
 

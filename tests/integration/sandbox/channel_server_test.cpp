@@ -1,4 +1,4 @@
-// The listening end of the channel alone: who may speak at all, and how long, before TLS is done.
+// The listening end of the channel alone: who may speak at all, and how long, before TLS is done; and that nothing of a call stays.
 #include "actors/sandbox/channel_server.hpp"
 
 #include <arpa/inet.h>
@@ -11,10 +11,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <mutex>
 #include <vector>
 
 #include "isolation/file_descriptor.hpp"
 #include "pki/session.hpp"
+#include "tests/integration/sandbox/fixture.hpp"
 
 namespace openshell::sandbox {
 namespace {
@@ -97,6 +100,76 @@ TEST(ChannelServerBounds, ThirtyTwoHandshakesThenTheNextIsClosedAndSilentOnesEnd
   bool room = false;  // the close is seen a moment before the place is free
   for (int i = 0; i < 50 && !room; ++i) room = !closed_within(connect_to(server->port()).get(), 100);
   EXPECT_TRUE(room);
+}
+
+/// Ends its call as soon as it starts.
+class BriefStream final : public CallStream {
+ public:
+  void start(std::shared_ptr<Call> call) override { call->finish(CallEnd::done); }
+  void received(std::string) override {}
+  void received_end() override {}
+  void written() override {}
+  void ended() override {}
+};
+
+TEST(ChannelServerCalls, NothingOfACallStaysWhenItIsOver) {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Call>> calls;
+  std::vector<std::weak_ptr<CallStream>> streams;
+  std::vector<std::shared_ptr<Call>> unanswered;
+  const auto certificates = *pki::make_session_certificates(SessionId{"1b671a64-40d5-491e-99b0-da01ff1f3341"});
+  const test::TokenSigner signer;
+  ChannelServer::Options options{{boundary::TcpListener{"127.0.0.1:0"}, {}},
+                                 certificates.server_certificate,
+                                 certificates.server_key,
+                                 certificates.ca_certificate,
+                                 *boundary::SessionTokenVerifier::make({{"k1", signer.public_pem()}}, {"gw", "sb", "g", 1})};
+  const auto request = [&](std::shared_ptr<Call> call) {
+    const std::lock_guard lock{mutex};
+    calls.push_back(call);
+    if (std::holds_alternative<boundary::DiscoverPolicy>(call->request()->envelope.request)) {
+      call->respond(boundary::Terminated{});
+    } else if (std::holds_alternative<boundary::Confirm>(call->request()->envelope.request)) {
+      auto stream = std::make_shared<BriefStream>();
+      streams.push_back(stream);
+      call->respond(boundary::MediationReady{}, std::move(stream));
+    } else {
+      unanswered.push_back(std::move(call));
+    }
+  };
+  auto server = *ChannelServer::start(std::move(options), {[](ConnectionNumber) {}, [](ConnectionNumber) {}, request});
+  boundary::Descriptor descriptor;
+  descriptor.transport = boundary::TcpTransport{"", {"127.0.0.1:" + std::to_string(server->port())}};
+  descriptor.tls_server_name = certificates.server_name;
+  descriptor.tls_trust_anchor_pem = certificates.ca_certificate;
+  descriptor.tls_client_certificate_pem = certificates.client_certificate;
+  descriptor.tls_client_private_key_pem = certificates.client_key;
+  const auto now = static_cast<std::int64_t>(::time(nullptr));
+  test::Client client{descriptor, signer.bearer({"gw", "sb", "g", 1, now, now + 600, test::new_uuid()})};
+
+  constexpr std::size_t kOfEach = 20;
+  for (std::size_t i = 0; i < kOfEach; ++i) {
+    EXPECT_TRUE(std::holds_alternative<boundary::Terminated>(client.ask(boundary::DiscoverPolicy{})));
+    auto streamed = client.open(boundary::Confirm{});
+    EXPECT_TRUE(streamed->response());
+    EXPECT_TRUE(streamed->finish().ok());
+    auto cancelled = client.open(boundary::AcceptNetwork{});
+    const auto waits = [&] {
+      const std::lock_guard lock{mutex};
+      return !unanswered.empty();
+    };
+    EXPECT_TRUE(test::eventually(5, waits));
+    cancelled.reset();
+    const std::lock_guard lock{mutex};
+    unanswered.clear();
+  }
+  // The connection is open still: each call went by its own end, none with the connection.
+  const auto alive = [](const auto& all) { return std::count_if(all.begin(), all.end(), [](const auto& one) { return !one.expired(); }); };
+  const std::lock_guard lock{mutex};  // nothing is added any more
+  EXPECT_EQ(calls.size(), 3 * kOfEach);
+  EXPECT_EQ(streams.size(), kOfEach);
+  EXPECT_TRUE(test::eventually(5, [&] { return alive(calls) == 0; })) << alive(calls) << " of " << calls.size() << " calls still exist";
+  EXPECT_TRUE(test::eventually(5, [&] { return alive(streams) == 0; })) << alive(streams) << " streams still exist";
 }
 
 }  // namespace

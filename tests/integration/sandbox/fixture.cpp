@@ -120,8 +120,9 @@ Client::Client(const boundary::Descriptor& descriptor, std::string bearer) : bea
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride(descriptor.tls_server_name);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  channel_ = grpc::CreateCustomChannel("unix:" + std::get<boundary::UnixTransport>(descriptor.transport).socket_path,
-                                       grpc::SslCredentials(tls), arguments);
+  const auto* tcp = std::get_if<boundary::TcpTransport>(&descriptor.transport);
+  const std::string target = tcp ? tcp->addresses.front() : "unix:" + std::get<boundary::UnixTransport>(descriptor.transport).socket_path;
+  channel_ = grpc::CreateCustomChannel(target, grpc::SslCredentials(tls), arguments);
   stub_ = wire::IsolationBoundary::NewStub(channel_);
 }
 
