@@ -19,7 +19,8 @@ using Machine = BoundaryMachine;
 namespace {
 
 constexpr std::chrono::seconds kIntrospectPace{1};
-constexpr std::chrono::seconds kLastAnswer{2};  ///< the answer to terminate_boundary may take so long to leave
+constexpr std::chrono::seconds kLastAnswer{2};      ///< the answer to terminate_boundary may take so long to leave
+constexpr std::chrono::milliseconds kLastHop{250};  ///< and from gRPC through the TLS pump to the peer, where that does not close
 
 void touch(Self self) {
   self->state.reporter.note_handled();
@@ -103,8 +104,12 @@ void tree_ended(Self self, const std::string& error, int code) {
     leave(self, code);
     return;
   }
+  // A call that is over may still have its answer on the way through the TLS pump: the peer's close ends this process, or kLastHop.
+  state.last_words_said = true;
   for (const auto& call : calls) {
-    call->on_over([actor = caf::actor_cast<Boundary>(self)] { caf::anon_send(actor, tick_atom::value, Deadline::exit, std::uint64_t{0}); });
+    call->on_over([actor = caf::actor_cast<Boundary>(self)] {
+      caf::delayed_anon_send(actor, kLastHop, tick_atom::value, Deadline::exit, std::uint64_t{0});
+    });
     complete(self, call, outcome(boundary::BoundaryTerminated{}));
   }
   self->delayed_send(self, kLastAnswer, tick_atom::value, Deadline::exit, std::uint64_t{0});
@@ -329,6 +334,7 @@ Boundary::behavior_type boundary_actor(Self self, BoundaryDependencies with) {
       [=](request_atom, const IncomingCall& incoming) { handle(self, incoming.call); },
       [=](opened_atom, ConnectionNumber connection) { self->state.machine->opened(connection); },
       [=](closed_atom, ConnectionNumber connection) {
+        if (self->state.last_words_said) return leave(self, kExitTerminated);
         if (self->state.machine->closed(connection)) freeze(self);
         touch(self);
       },

@@ -53,6 +53,7 @@ struct BoundaryState {
   std::set<ConnectionNumber> bearer_timers;
   bool freezing = false;
   bool ending = false;
+  bool last_words_said = false;  // boundary_terminated was answered
   bool exited = false;
   std::uint64_t freezes = 0;
   bool introspecting = false;

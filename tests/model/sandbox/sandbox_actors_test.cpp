@@ -322,6 +322,16 @@ TEST_F(SandboxActors, TerminateBoundaryAnswersAllWhoAskedAndExitsWhenTheAnswerLe
   ASSERT_EQ(first->hooks.size(), 1u);
   first->hooks[0]();
   run();
+  EXPECT_TRUE(exit_codes.empty()) << "gRPC has it, the peer may not have it yet";
+  advance(250ms);
+  EXPECT_EQ(exit_codes, std::vector<int>{0});
+}
+
+TEST_F(SandboxActors, APeerThatClosesAfterTheLastAnswerEndsTheProcessAtOnce) {
+  start();
+  EXPECT_EQ(ask(1, boundary::TerminateBoundary{}, "t")->text(), "boundary_terminated");
+  caf::anon_send(boundary, closed_atom::value, ConnectionNumber{1});
+  run();
   EXPECT_EQ(exit_codes, std::vector<int>{0});
 }
 
