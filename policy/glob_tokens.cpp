@@ -16,6 +16,22 @@ int hex_digit(char c) {
   return -1;
 }
 
+// What a host pattern spells out: letters, digits, hyphen and underscore of a label, colons of an IPv6 address.
+bool is_host_byte(unsigned char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' || c == '_' || c == ':';
+}
+
+std::string_view place_of(GlobKind kind) {
+  switch (kind) {
+    case GlobKind::host:
+      return "a host name";
+    case GlobKind::dotted:
+      return "a name";
+    default:
+      return "a path";
+  }
+}
+
 }  // namespace
 
 bool stays_literal(unsigned char c) {
@@ -100,7 +116,7 @@ absl::StatusOr<Tokens> TokenReader::tokens(std::string_view& rest, std::size_t d
       case '}':
         return absl::InvalidArgumentError("has unmatched '}'");
       case '\\':
-        if (kind_ != GlobKind::dotted) return invalid_pattern("a backslash never occurs in a path");
+        if (kind_ != GlobKind::dotted) return invalid_pattern(cat("a backslash never occurs in ", place_of(kind_)));
         rest.remove_prefix(1);
         if (rest.empty()) return invalid_pattern("it ends in a backslash");
         run += rest.front();
@@ -121,6 +137,10 @@ absl::Status TokenReader::character(std::string_view& rest, std::string& run) {
   auto byte = static_cast<unsigned char>(rest.front());
   rest.remove_prefix(1);
   if (byte == 0) return invalid_pattern("it holds a NUL byte");
+  if (kind_ == GlobKind::host && !is_host_byte(byte)) {
+    return invalid_pattern(byte > 0x20 && byte < 0x7F ? cat("'", std::string(1, static_cast<char>(byte)), "' never occurs in a host name")
+                                                      : "it holds a byte that no host name has");
+  }
   if (!is_path()) {
     run += static_cast<char>(byte);
     return absl::OkStatus();

@@ -107,8 +107,12 @@ class EndpointCheck {
     }
     const std::string fault = is_address(host) ? std::string{} : dns_fault(host);
     if (fault.empty()) return;
+    const bool pattern = host.find('*') != std::string::npos;
     if (tcp) {
       error("host", cat("protocol tcp endpoint has invalid DNS host selector '", shown(host), "': ", fault), "invalid host");
+    } else if (pattern) {  // compiled for every protocol: one that no name can match is a slip of the pen, not a rule
+      error("host", cat("endpoint has invalid host pattern '", shown(host), "': ", fault), "invalid host pattern",
+            host.find("://") != std::string::npos ? "write the host alone, without scheme and path" : "");
     } else {
       const bool url = host.find("://") != std::string::npos;
       out_.warning(at("host"),

@@ -211,4 +211,14 @@ TEST(Glob, HostilePatternsTakeLinearTime) {
 }
 
 }  // namespace
+TEST(Glob, AHostPatternIsRefusedInWordsAboutHosts) {
+  const auto why = [](std::string_view pattern) { return std::string{Glob::compile(pattern, GlobKind::host).status().message()}; };
+  EXPECT_EQ(why(R"(a\.x.test)"), "is invalid: a backslash never occurs in a host name");
+  EXPECT_EQ(why("\"*.x.test"), "is invalid: '\"' never occurs in a host name");
+  EXPECT_EQ(why("*.x\x01.test"), "is invalid: it holds a byte that no host name has");
+  EXPECT_EQ(why("*.caf\xC3\xA9.test"), "is invalid: it holds a byte that no host name has");
+  EXPECT_EQ(why("[a-c]_d.x-1.test"), "");
+  EXPECT_EQ(why("fd00::*"), "");
+}
+
 }  // namespace openshell::policy

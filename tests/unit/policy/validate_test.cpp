@@ -14,6 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::UnorderedElementsAre;
 
 // One rule `api` for curl with one endpoint, authored: errors and warnings.
@@ -84,6 +85,21 @@ TEST(Validate, Hosts) {
     EXPECT_THAT(errors("host: " + std::string{pattern} + ", port: 443"),
                 ElementsAre(HasSubstr("uses an unsupported pattern; only '*' and '**' are allowed")));
   }
+}
+
+// Found by fuzz.policy_yaml_fuzz: what is accepted here must compile (POL, one engine for hosts).
+TEST(Validate, AHostPatternHoldsOnlyWhatAHostNameMayHold) {
+  for (const char* host :
+       {R"('\"*.a.test"')", R"('\*.a.test')", "'*.a b.test'", "'*.a/b.test'", "'*.a..test'", "'*.a.test.'", "'*.café.test'"}) {
+    const auto found = load_policy(std::string{"version: 1\nnetwork_policies: {api: {endpoints: [{host: "} + host + ", port: 443}]}}\n");
+    ASSERT_TRUE(found.diagnostics.has_errors()) << host;
+    EXPECT_THAT(found.diagnostics.messages(), ElementsAre(HasSubstr("network policy 'api': endpoint has invalid host pattern '"))) << host;
+    EXPECT_THAT(found.diagnostics.messages(), ElementsAre(Not(HasSubstr("path")))) << host;
+    EXPECT_THAT(found.diagnostics.render(), HasSubstr(":2:")) << host;
+  }
+  const std::string longest = "*." + std::string(63, 'a') + ".test";
+  EXPECT_THAT(errors("host: '" + longest + "', port: 443"), IsEmpty());
+  EXPECT_THAT(errors("host: '*." + std::string(64, 'a') + ".test', port: 443"), ElementsAre(HasSubstr("a label has 1 to 63 letters")));
 }
 
 TEST(Validate, D55c_Wildcards) {
