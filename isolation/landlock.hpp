@@ -48,7 +48,7 @@ struct FilesystemPolicy {
       optional;  ///< paths that the product added by itself and an image may lack: absent ones are skipped silently in both modes
   LandlockCompatibility compatibility = LandlockCompatibility::BestEffort;
 };
-constexpr std::size_t kMaxFilesystemPaths = 256;
+constexpr std::size_t kMaxFilesystemPaths = 256 + 16;  ///< a policy's 256, and what the runtime adds
 
 /// One thing worth a log event about a prepared layer; said by the parent, never by a forked child.
 struct LandlockNotice {

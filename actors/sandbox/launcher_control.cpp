@@ -28,8 +28,8 @@ absl::Status make_pipe(FileDescriptor& read_end, FileDescriptor& write_end) {
 }
 
 /// Both ends of the standard streams: `ours` for the channel, the rest into the request.
-absl::Status make_streams(bool terminal, ManagedProcess::Ends& ours, isolation::LaunchRequest& request) {
-  if (terminal) {
+absl::Status make_streams(const WorkloadCommand& command, ManagedProcess::Ends& ours, isolation::LaunchRequest& request) {
+  if (command.terminal) {
     ours.terminal.reset(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
     char slave[64];
     if (!ours.terminal || ::grantpt(ours.terminal.get()) != 0 || ::unlockpt(ours.terminal.get()) != 0 ||
@@ -38,7 +38,7 @@ absl::Status make_streams(bool terminal, ManagedProcess::Ends& ours, isolation::
     }
     request.terminal.reset(::open(slave, O_RDWR | O_NOCTTY | O_CLOEXEC));
     if (!request.terminal) return absl::ErrnoToStatus(errno, "pseudo terminal");
-    const winsize size{24, 80, 0, 0};
+    const winsize size{command.size.rows, command.size.columns, 0, 0};
     ::ioctl(ours.terminal.get(), TIOCSWINSZ, &size);
     return absl::OkStatus();
   }
@@ -71,7 +71,7 @@ LaunchOutcome launch(LauncherControlState& state, const ProcessOrder& order, boo
   request.working_directory = command->working_directory;
   request.filesystem = std::make_shared<const isolation::LandlockLayer>(std::move(*layer));
   ManagedProcess::Ends ours;
-  if (auto status = make_streams(command->terminal, ours, request); !status.ok()) return failed(status);
+  if (auto status = make_streams(*command, ours, request); !status.ok()) return failed(status);
   auto process = ManagedProcess::create(*state.with.io, order.process_id, main, std::move(ours), state.with.limits);
   request.on_exit = [process, on_exit = order.on_exit](pid_t, isolation::ExitStatus status) {
     process->exited(status_of(status));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "actors/sandbox/environment.hpp"
 
@@ -34,6 +35,23 @@ absl::Status finish(WorkloadCommand& command, const EnvironmentInputs& inputs) {
   return absl::OkStatus();
 }
 
+std::uint16_t side_of(std::string_view text) {
+  std::uint16_t side = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), side);
+  return error == std::errc{} && end == text.data() + text.size() ? side : std::uint16_t{0};
+}
+
+/// Takes the size out of the environment of a request.
+TerminalSize take_size(std::vector<std::pair<std::string, std::string>>& environment) {
+  TerminalSize size{0, 0};
+  std::erase_if(environment, [&](const auto& entry) {
+    if (entry.first == "COLUMNS") return size.columns = side_of(entry.second), true;
+    if (entry.first == "LINES") return size.rows = side_of(entry.second), true;
+    return false;
+  });
+  return size.columns != 0 && size.rows != 0 ? size : TerminalSize{};
+}
+
 }  // namespace
 
 absl::StatusOr<WorkloadCommand> main_command(const WorkloadFrame& frame, const boundary::AgentSpec& spec) {
@@ -51,6 +69,7 @@ absl::StatusOr<WorkloadCommand> main_command(const WorkloadFrame& frame, const b
   command.working_directory = spec.workdir && !spec.workdir->empty() ? *spec.workdir : "/sandbox";
   EnvironmentInputs inputs = inputs_of(frame, spec.workdir);
   inputs.main = true;
+  inputs.terminal = command.terminal = spec.interactive;
   if (auto status = finish(command, inputs); !status.ok()) return status;
   return command;
 }
@@ -78,6 +97,7 @@ absl::StatusOr<WorkloadCommand> exec_command(const WorkloadFrame& frame, const b
   command.working_directory = workdir && !workdir->empty() ? *workdir : "/sandbox";
   EnvironmentInputs inputs = inputs_of(frame, frame.workdir);  // HOME follows the sandbox's work directory, not that of one command
   inputs.exec = spec.env;
+  if (spec.pty) command.size = take_size(inputs.exec);
   inputs.terminal = spec.pty;
   if (auto status = finish(command, inputs); !status.ok()) return status;
   return command;
@@ -101,6 +121,12 @@ isolation::FilesystemPolicy file_rules(const WorkloadFrame& frame) {
     if (path.empty() || listed(path)) continue;
     rules.read_only.push_back(path);
     rules.optional.push_back(path);
+  }
+  // Terminals of this sandbox, which are no one else's: what a process has as its own, and what `script` or `tmux` make.
+  for (const char* path : {"/dev/tty", "/dev/pts"}) {
+    if (listed(path)) continue;
+    rules.read_write.emplace_back(path);
+    rules.optional.emplace_back(path);
   }
   // Paths that the supervisor adds to every policy with network rules; an image may lack some of them.
   for (const char* path : {"/usr", "/lib", "/etc", "/app", "/var/log", "/proc", "/dev/urandom", "/tmp", "/dev/null"})

@@ -4,6 +4,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,17 +27,26 @@ struct WorkloadFrame {
   std::string accounts;  ///< the image's /etc/passwd
 };
 
+struct TerminalSize {
+  std::uint16_t columns = 80;
+  std::uint16_t rows = 24;
+  friend bool operator==(const TerminalSize&, const TerminalSize&) = default;
+};
+
 struct WorkloadCommand {
   std::string program;
   std::vector<std::string> arguments;  ///< argv
   std::vector<std::string> environment;
   std::string working_directory;
   bool terminal = false;
+  TerminalSize size;  ///< of the terminal, from the process's first instruction on
 };
 
 /// NotFound where the image has no shell that is needed, Unimplemented for a runtime helper, ResourceExhausted for an environment over 1
 /// MiB.
 [[nodiscard]] absl::StatusOr<WorkloadCommand> main_command(const WorkloadFrame& frame, const boundary::AgentSpec& spec);
+/// With a terminal, COLUMNS and LINES of the request's environment are its size (1..65,535 each, else 80x24) and not passed on: a program
+/// that found them there would ignore every later change of size.
 [[nodiscard]] absl::StatusOr<WorkloadCommand> exec_command(const WorkloadFrame& frame, const boundary::ExecSpec& spec);
 
 /// The policy's file rules with what every child needs besides (trust and provider files, read-only). Without any path in the policy

@@ -32,7 +32,7 @@ struct MountStep {
   bool recursive = false;
   bool read_only = false;  ///< A tmpfs is sealed after the last step, since the steps write to it.
   bool no_exec = false;
-  bool devices = false;      ///< Device nodes work below this mount; only for single nodes of /dev.
+  bool devices = false;      ///< Device nodes work below this mount; only for single nodes of /dev, and a devpts of its own.
   bool of_workload = false;  ///< Owned by the workload instead of the owner of the namespace.
   std::uint32_t mode = 0755;
   std::uint64_t size_bytes = 0;  ///< Of a tmpfs; 0: the kernel's default.

@@ -208,7 +208,9 @@ absl::Status plan_devices(Planner& planner) {
         std::pair{"stderr", "/proc/self/fd/2"}, std::pair{"ptmx", "pts/ptmx"}}) {
     planner.symlink(std::string("/dev/") + name, to);
   }
-  planner.mount({.kind = Kind::kDevpts, .target = "/dev/pts", .no_exec = true}, {"/dev/pts", "devpts"});
+  // Its devices are terminals of this sandbox only, which is what programs open there.
+  planner.mount({.kind = Kind::kDevpts, .target = "/dev/pts", .no_exec = true, .devices = true},
+                {.mount_point = "/dev/pts", .type = "devpts", .no_dev = false});
   planner.tmpfs("/dev/shm", 64, 01777, {.no_exec = true});
   return absl::OkStatus();
 }

@@ -48,7 +48,7 @@ struct AgentSpec {
   std::vector<std::string> args;
   std::optional<std::string> workdir;
   std::uint64_t timeout_secs = 0;  ///< 0: none
-  bool interactive = false;        ///< a terminal is wanted; without terminals built, the program gets pipes and an open stdin
+  bool interactive = false;        ///< with a controlling terminal, else three pipes
   friend bool operator==(const AgentSpec&, const AgentSpec&) = default;
 };
 

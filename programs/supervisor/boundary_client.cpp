@@ -173,6 +173,22 @@ absl::StatusOr<boundary::Response> BoundaryClient::call_and_wait(boundary::Reque
   return answer.get();
 }
 
+void BoundaryClient::survey(absl::AnyInvocable<void(absl::StatusOr<boundary::Snapshot>)> done) {
+  std::optional<boundary::Attach> attach;
+  {
+    const std::lock_guard lock{mutex_};
+    attach = attach_;
+  }
+  if (!attach) return done(absl::FailedPreconditionError("the boundary is not attached"));
+  // The same attach under an id of its own: an answer made now, where the first one's would be replayed.
+  call(*attach, kCallDeadline, [done = std::move(done)](absl::StatusOr<Opened> opened) mutable {
+    if (!opened.ok()) return done(opened.status());
+    auto attached = result_as<boundary::Attached>(opened->response);
+    if (!attached.ok()) return done(attached.status());
+    done(std::move(attached->snapshot));
+  });
+}
+
 void BoundaryClient::on_link(std::function<void(LinkState)> changed) {
   const std::lock_guard lock{mutex_};
   changed_ = std::move(changed);

@@ -58,6 +58,9 @@ class BoundaryClient : public std::enable_shared_from_this<BoundaryClient> {
   /// Waits for `call`.
   absl::StatusOr<boundary::Response> call_and_wait(boundary::Request request, std::chrono::milliseconds deadline);
 
+  /// What the runtime holds of every process now. After `attach`; `done` as of `call`.
+  void survey(absl::AnyInvocable<void(absl::StatusOr<boundary::Snapshot>)> done);
+
   /// Tells that a stream failed: the link is probed and repaired if it is dead. `done` runs with whether the link is usable.
   void check_link(std::function<void(bool usable)> done);
   /// Runs on every change, on any thread. Set before confirm.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "exec.pb.h"
+#include "programs/supervisor/terminal_resizer.hpp"
 
 namespace openshell::supervisor {
 namespace {
@@ -188,9 +189,7 @@ void ExecRelay::take(const Message& message) {
       if (!tty_ || message.resize().cols() == 0 || message.resize().rows() == 0 || concluded_) return;
       cols_ = std::min<std::uint32_t>(message.resize().cols(), 65'535);
       rows_ = std::min<std::uint32_t>(message.resize().rows(), 65'535);
-      if (running_)
-        boundary_->call(boundary::Resize{process_id_, static_cast<std::uint16_t>(cols_), static_cast<std::uint16_t>(rows_)}, kCallDeadline,
-                        [](const absl::StatusOr<Opened>&) {});
+      if (running_) terminal_->resize({cols_, rows_});
       return;
     case Message::kSignal:
       if (!running_ || concluded_) {
@@ -218,7 +217,7 @@ void ExecRelay::start(const wire::Start& start) {
   spdlog::info("exec {} started ({} bytes of command)", exec_id_, start.command().size());
   boundary::ExecSpec spec;
   spec.pty = tty_;
-  if (tty_) spec.env.emplace_back("TERM", start.term());
+  if (tty_) spec.env = terminal_environment(start.term(), {cols_, rows_});
   spec.shell = boundary::ShellSpec{start.command(), !start.no_login_shell()};
   open(std::move(spec), std::chrono::steady_clock::now() + limits_.occupied_retry);
 }
@@ -261,9 +260,10 @@ void ExecRelay::opened(absl::StatusOr<Opened> result, const boundary::ExecSpec& 
   wire::ToGateway message;
   message.mutable_started()->set_process_id(process_id_);
   send(message);
-  if (tty_)
-    boundary_->call(boundary::Resize{process_id_, static_cast<std::uint16_t>(cols_), static_cast<std::uint16_t>(rows_)}, kCallDeadline,
-                    [](const absl::StatusOr<Opened>&) {});
+  if (tty_) {
+    terminal_ = std::make_shared<TerminalResizer>(boundary_, process_id_);
+    terminal_->resize({cols_, rows_});
+  }
   read_boundary();
   feed_stdin();
 }

@@ -21,6 +21,8 @@ class ToSupervisor;
 
 namespace openshell::supervisor {
 
+class TerminalResizer;
+
 /// Takes length-prefixed messages out of a byte stream; refuses by the length, before anything is stored.
 class ExecFrameDecoder {
  public:
@@ -105,9 +107,10 @@ class ExecRelay : public std::enable_shared_from_this<ExecRelay> {
   boundary::ProcessFrameDecoder out_;
   std::string exec_id_, process_id_;
   std::uint32_t cols_ = 0, rows_ = 0;
-  std::deque<std::string> stdin_;     // the front is being written
-  std::size_t stdin_bytes_ = 0;       // received and not credited
-  std::deque<std::string> to_relay_;  // the front is being written
+  std::shared_ptr<TerminalResizer> terminal_;  // with a terminal, once it runs
+  std::deque<std::string> stdin_;              // the front is being written
+  std::size_t stdin_bytes_ = 0;                // received and not credited
+  std::deque<std::string> to_relay_;           // the front is being written
   std::size_t to_relay_bytes_ = 0;
   bool tty_ = false;
   bool started_ = false;  // a start was taken

@@ -35,7 +35,7 @@ class MainSession : public std::enable_shared_from_this<MainSession> {
     std::size_t retained_bytes = 1'048'576;
     std::size_t input_chunks = 64;                  ///< of the owner, not yet taken by the process
     std::chrono::milliseconds input_wait{1'000};    ///< for room in that queue
-    std::chrono::milliseconds stalled{10'000};      ///< a lagging owner that reads nothing for so long is overrun
+    std::chrono::milliseconds stalled{30'000};      ///< a lagging owner that reads nothing for so long is overrun
     std::chrono::milliseconds awaited{30'000};      ///< a declared attachment holds the output, or after the exit the end, for so long
     std::chrono::milliseconds draining{30'000};     ///< active attachments have so long to take what is left after the exit
     std::chrono::milliseconds reattach_pause{100};  ///< between attempts to get main's stream back

@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "isolation/boundary/control.hpp"
 #include "programs/supervisor/boundary_client.hpp"
@@ -22,6 +24,10 @@ struct TerminalSize {
 };
 /// As a client said it: 0 in either is the default of 80x24 (never a terminal of 1x1), more than 65,535 is 65,535.
 TerminalSize usable_size(std::uint32_t columns, std::uint32_t rows);
+
+/// The environment that gives a process its terminal. COLUMNS and LINES are the size from its first instruction on: the runtime takes them
+/// for the terminal and does not pass them on.
+std::vector<std::pair<std::string, std::string>> terminal_environment(const std::string& term, TerminalSize size);
 
 struct ProcessRequest {
   std::optional<std::string> command;  ///< for the image's shell; nullopt: a shell that reads its stdin (`-i` with a terminal)

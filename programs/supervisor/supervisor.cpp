@@ -25,6 +25,7 @@
 #include "programs/supervisor/dns_mediator.hpp"
 #include "programs/supervisor/egress_runtime.hpp"
 #include "programs/supervisor/logging.hpp"
+#include "programs/supervisor/main_session.hpp"
 #include "programs/supervisor/network_acceptor.hpp"
 #include "programs/supervisor/readiness.hpp"
 #include "programs/supervisor/relays.hpp"
@@ -283,6 +284,7 @@ class Process {
   }
 
   void start_actors(const Started& started) {
+    main_ = MainSession::make(boundary_, timers_, options_.interactive, options_.await_attachment, {});
     relays_ = std::make_shared<Relays>(
         boundary_, [connection = connection_](const std::string& channel) { return connection->open_relay(channel); }, timers_);
     relays_->set_ready(true);
@@ -292,6 +294,7 @@ class Process {
     });
     boundary_->on_link([actor = root_](LinkState state) { caf::anon_send(actor, link_atom::value, state); });
     process_id_ = started.process_id;
+    main_->started(process_id_);
     wait_for_main();
     watch_credentials(tokens_->renewals());
   }
@@ -373,14 +376,20 @@ class Process {
         relays_->set_ready(link_up_);
         update_readiness();
         if (link->state == LinkState::lost) {
+          main_->close("the sandbox is lost");
           spdlog::error("the sandbox is lost");
           return kExitStartup;
         }
       } else if (const auto* exit = std::get_if<MainExit>(&*event)) {
         if (!exit->known) continue;  // the link says what happened
         main_code_ = exit->code;
+        main_->exited(exit->code);
         spdlog::info("Process exited: {} [exit_code:{}]", process_id_, exit->code);
         if (!report_main_exit()) return kExitStopped;
+        main_->acknowledged();
+        main_->drain([this] { events_.push(MainDelivered{}); });
+      } else if (std::holds_alternative<MainDelivered>(*event)) {
+        if (!finalize_main_exit()) return kExitStopped;
       }
     }
   }
@@ -394,7 +403,7 @@ class Process {
     }
   }
 
-  /// Marker, report and finalisation, each until it is done. False: the process is to stop meanwhile.
+  /// Marker and report, each until it is done. False: the process is to stop meanwhile.
   bool report_main_exit() {
     if (!options_.main_exit_marker.empty()) {
       if (auto status = write_durably(options_.main_exit_marker, "exit_code=" + std::to_string(*main_code_) + "\n"); !status.ok()) {
@@ -407,6 +416,11 @@ class Process {
         }))
       return false;
     main_reported_ = true;
+    return true;
+  }
+
+  /// The gateway may clean up, or start main anew: its output was delivered to whoever was to have it.
+  bool finalize_main_exit() {
     return until_acknowledged([this](caf::scoped_actor& self) { return self->request(gateway_, kReportTimeout, finalize_atom::value); });
   }
 
@@ -494,6 +508,7 @@ class Process {
   std::shared_ptr<BoundaryClient> boundary_;
   std::shared_ptr<NetworkAcceptor> acceptor_;
   std::shared_ptr<DnsMediator> dns_;
+  std::shared_ptr<MainSession> main_;
   std::shared_ptr<Relays> relays_;
   std::unique_ptr<ReadinessSocket> readiness_;
   std::string process_id_;

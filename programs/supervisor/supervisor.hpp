@@ -23,7 +23,8 @@ struct SessionChanged {
 struct LinkChanged {
   LinkState state = LinkState::connected;
 };
-using ProcessEvent = std::variant<StopSignal, ActorDied, SessionChanged, LinkChanged, MainExit>;
+struct MainDelivered {};  ///< nobody waits for output of the ended main process any more
+using ProcessEvent = std::variant<StopSignal, ActorDied, SessionChanged, LinkChanged, MainExit, MainDelivered>;
 
 /// Events of the process for its main thread, in order. Any thread pushes.
 class EventBox {

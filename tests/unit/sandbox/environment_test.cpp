@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <map>
 
 #include "actors/sandbox/workload_spec.hpp"
@@ -117,9 +119,47 @@ TEST(FileRules, WorkdirAndTrustAreAddedOnlyToAPolicyThatHasPaths) {
   frame.policy.include_workdir = true;
   frame.workdir = "/work";
   EXPECT_EQ(file_rules(frame).read_only, (std::vector<std::string>{"/usr", "/ca", "/providers"}));
-  EXPECT_EQ(file_rules(frame).read_write, std::vector<std::string>{"/work"});
-  frame.policy.read_only = {"/work"};
+  EXPECT_EQ(file_rules(frame).read_write, (std::vector<std::string>{"/work", "/dev/tty", "/dev/pts"}));
+  frame.policy.read_only = {"/work", "/dev/tty", "/dev/pts"};
   EXPECT_TRUE(file_rules(frame).read_write.empty()) << "listed already: what the policy says of it counts";
+}
+
+TEST(Terminals, B24_TheSizeOfARequestBecomesTheTerminalsAndNoVariable) {
+  WorkloadFrame frame;
+  frame.shell = "/bin/bash";
+  boundary::ExecSpec exec;
+  exec.pty = true;
+  exec.shell = boundary::ShellSpec{"stty size", true};
+  const auto size_for = [&](std::vector<std::pair<std::string, std::string>> environment) {
+    exec.env = std::move(environment);
+    return exec_command(frame, exec)->size;
+  };
+  EXPECT_EQ(size_for({{"TERM", "screen"}, {"COLUMNS", "100"}, {"LINES", "40"}}), (TerminalSize{100, 40}));
+  const auto command = exec_command(frame, exec);
+  EXPECT_TRUE(command->terminal);
+  for (const auto& line : command->environment) {
+    EXPECT_FALSE(line.starts_with("COLUMNS=") || line.starts_with("LINES=")) << line;
+  }
+  EXPECT_EQ(size_for({{"COLUMNS", "65535"}, {"LINES", "1"}}), (TerminalSize{65'535, 1}));
+  for (const char* wrong : {"0", "65536", "-1", "", "80 ", "4294967376"})
+    EXPECT_EQ(size_for({{"COLUMNS", wrong}, {"LINES", "40"}}), (TerminalSize{80, 24})) << wrong;
+  EXPECT_EQ(size_for({}), (TerminalSize{80, 24}));
+  exec.pty = false;
+  exec.env = {{"COLUMNS", "100"}};
+  const auto plain = exec_command(frame, exec)->environment;
+  EXPECT_NE(std::find(plain.begin(), plain.end(), "COLUMNS=100"), plain.end()) << "without a terminal it is a variable like any other";
+}
+
+TEST(Terminals, R101_MainGetsOneWhenItIsInteractive) {
+  WorkloadFrame frame;
+  boundary::AgentSpec main;
+  main.program = "/bin/agent";
+  EXPECT_FALSE(main_command(frame, main)->terminal);
+  main.interactive = true;
+  const auto command = main_command(frame, main);
+  EXPECT_TRUE(command->terminal);
+  EXPECT_EQ(command->size, (TerminalSize{80, 24}));
+  EXPECT_NE(std::find(command->environment.begin(), command->environment.end(), "TERM=xterm-256color"), command->environment.end());
 }
 
 }  // namespace
