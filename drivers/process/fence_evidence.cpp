@@ -210,15 +210,16 @@ Check check_no_unmanaged_path(const FenceFacts& facts, const FenceExpectation& e
   return absl::OkStatus();
 }
 
+bool refusal(const ProbeResult& probe) { return probe.error == ENETUNREACH || probe.error == ECONNREFUSED; }
+
 Check check_revocation(const FenceFacts& facts, const FenceExpectation&) {
   if (facts.supervisor_exists) return failed("a supervisor exists already");
   for (const NetworkFacts* network : {&facts.with_launcher, &facts.without_launcher}) {
     if (network->probes.empty()) return failed("nothing was probed");
     for (const ProbeResult& probe : network->probes) {
-      const bool refused = probe.error == ENETUNREACH || probe.error == ECONNREFUSED;
       // A datagram that nobody takes may be sent without an error; the listener outside decides.
       const bool sent = probe.error == 0 && probe.what.compare(0, 4, "udp ") == 0;
-      if (!refused && !sent) return failed("probe " + probe.what + " ended with errno " + std::to_string(probe.error));
+      if (!refusal(probe) && !sent) return failed("probe " + probe.what + " ended with errno " + std::to_string(probe.error));
     }
   }
   if (!facts.outside_seen.empty()) return failed("outside listener " + facts.outside_seen.front() + " was reached");
@@ -269,6 +270,8 @@ json::array array_of(const List& list) {
 }
 
 }  // namespace
+
+bool all_refused(const NetworkFacts& network) { return std::all_of(network.probes.begin(), network.probes.end(), refusal); }
 
 absl::StatusOr<FenceFacts> collect_facts(const ProcessMark& init, pid_t monitor) {
   FenceFacts facts;

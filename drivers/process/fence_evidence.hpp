@@ -69,16 +69,20 @@ absl::StatusOr<std::vector<std::string>> judge(const FenceFacts& facts, const Fe
 /// The native evidence: canonical JSON (keys sorted, no spaces) of driver, schema, workload and every fact.
 std::string native_evidence(const FenceFacts& facts, const FenceExpectation& expected);
 
+/// Whether each probe was refused. A refusal is the answer of a network in which nobody listens, so that very connection or datagram can
+/// not arrive anywhere else later, and there is nothing to wait for.
+bool all_refused(const NetworkFacts& network);
+
 /// Listeners on the host's side that nothing from inside may reach: TCP and UDP on ephemeral ports of 127.0.0.1, ::1 and one other address
 /// per family.
 class OutsideListeners {
  public:
   static absl::StatusOr<OutsideListeners> open();
   [[nodiscard]] const std::vector<OutsideListener>& list() const { return listeners_; }
-  /// Waits kSilence, then names those that saw a connection or a datagram.
-  [[nodiscard]] std::vector<std::string> heard() const;
+  /// Names those that saw a connection or a datagram. With `wait` only after kSilence, for what may still be under way.
+  [[nodiscard]] std::vector<std::string> heard(bool wait) const;
 
-  static constexpr int kSilenceMs = 200;
+  static constexpr int kSilenceMs = 200;  ///< milliseconds
 
  private:
   std::vector<OutsideListener> listeners_;

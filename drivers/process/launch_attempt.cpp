@@ -281,7 +281,7 @@ absl::Status LaunchAttempt::prove_fence(RunningGeneration& running, const RootPl
   found->mode = context_.mode;
   found->with_launcher = std::move(*with_launcher);
   found->without_launcher = std::move(*without_launcher);
-  found->outside_seen = outside->heard();
+  found->outside_seen = outside->heard(!all_refused(found->with_launcher) || !all_refused(found->without_launcher));
 
   const FenceExpectation expected = expectation(root);
   auto established = judge(*found, expected);

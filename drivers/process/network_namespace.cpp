@@ -23,6 +23,7 @@ namespace {
 constexpr int kLoopbackIndex = 1;
 constexpr std::size_t kReceiveBytes = 64 * 1024;
 constexpr int kConnectWaitMs = 1000;
+constexpr int kDatagramWaitMs = 100;
 
 // One rtnetlink request: header, fixed part, attributes.
 class Request {
@@ -244,19 +245,6 @@ int try_connect(bool ipv6, const std::string& address, std::uint16_t port) {
   return error;
 }
 
-// A datagram that nobody takes is refused by ICMP, which a second send on the connected socket reports.
-int try_datagram(bool ipv6, const std::string& address, std::uint16_t port) {
-  const Descriptor probe{socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-  if (!probe) return errno;
-  socklen_t size = 0;
-  const sockaddr_storage to = socket_address(ipv6, address, port, size);
-  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&to), size) != 0) return errno;
-  for (int i = 0; i < 2; ++i) {
-    if (send(probe.get(), "probe", 5, MSG_NOSIGNAL) < 0) return errno;
-  }
-  return 0;
-}
-
 }  // namespace
 
 absl::Status configure_loopback() {
@@ -303,6 +291,21 @@ absl::StatusOr<NetworkFacts> read_network() {
   return facts;
 }
 
+int probe_datagram(bool ipv6, const std::string& address, std::uint16_t port) {
+  const Descriptor probe{socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+  if (!probe) return errno;
+  socklen_t size = 0;
+  const sockaddr_storage to = socket_address(ipv6, address, port, size);
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&to), size) != 0) return errno;
+  if (send(probe.get(), "probe", 5, MSG_NOSIGNAL) < 0) return errno;
+  pollfd wait{probe.get(), 0, 0};
+  if (poll(&wait, 1, kDatagramWaitMs) <= 0) return 0;
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(probe.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  return error;
+}
+
 std::vector<ProbeResult> probe_outside(const std::vector<OutsideListener>& listeners) {
   constexpr std::uint16_t kDiscardPort = 9;
   std::vector<ProbeResult> results;
@@ -311,8 +314,8 @@ std::vector<ProbeResult> probe_outside(const std::vector<OutsideListener>& liste
   for (const OutsideListener& outside : listeners) {
     results.push_back(
         {"tcp " + outside.address + ":" + std::to_string(outside.tcp_port), try_connect(outside.ipv6, outside.address, outside.tcp_port)});
-    results.push_back(
-        {"udp " + outside.address + ":" + std::to_string(outside.udp_port), try_datagram(outside.ipv6, outside.address, outside.udp_port)});
+    results.push_back({"udp " + outside.address + ":" + std::to_string(outside.udp_port),
+                       probe_datagram(outside.ipv6, outside.address, outside.udp_port)});
   }
   return results;
 }

@@ -24,6 +24,9 @@ bool kernel_has_ipv6();
 /// Links, addresses, routes of all tables and rules of the caller's network namespace. Probes stay empty.
 absl::StatusOr<NetworkFacts> read_network();
 
+/// Sends one datagram and waits up to 100 ms for its answer: ECONNREFUSED where nobody listens (ICMP), 0 where none came.
+int probe_datagram(bool ipv6, const std::string& address, std::uint16_t port);
+
 /// Tries, from the caller's namespace and without any filter, to reach the outside: fixed test addresses and the given listeners, each by
 /// TCP connect and, for listeners, one UDP datagram. A connect that has not ended after a second counts as EINPROGRESS.
 std::vector<ProbeResult> probe_outside(const std::vector<OutsideListener>& listeners);

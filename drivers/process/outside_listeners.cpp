@@ -79,11 +79,11 @@ absl::StatusOr<OutsideListeners> OutsideListeners::open() {
   return all;
 }
 
-std::vector<std::string> OutsideListeners::heard() const {
+std::vector<std::string> OutsideListeners::heard(bool wait_first) const {
   std::vector<pollfd> wait;
   for (const Descriptor& socket : sockets_) wait.push_back({socket.get(), POLLIN, 0});
   std::vector<std::string> names;
-  if (poll(wait.data(), wait.size(), kSilenceMs) == 0) return names;
+  if (poll(wait.data(), wait.size(), wait_first ? kSilenceMs : 0) == 0) return names;
   for (std::size_t i = 0; i < wait.size(); ++i) {
     if (wait[i].revents != 0) names.push_back(names_[i]);
   }

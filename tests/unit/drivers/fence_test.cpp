@@ -9,7 +9,10 @@
 #include <sys/socket.h>
 
 #include <boost/json.hpp>
+#include <chrono>
 #include <functional>
+
+#include "drivers/process/network_namespace.hpp"
 
 namespace openshell::drivers::process {
 namespace {
@@ -178,7 +181,10 @@ TEST(Fence, OutsideListenersHearWhatReachesThem) {
   const auto outside = OutsideListeners::open();
   ASSERT_TRUE(outside.ok()) << outside.status();
   EXPECT_FALSE(outside->list().empty());
-  EXPECT_TRUE(outside->heard().empty());
+  EXPECT_TRUE(outside->heard(false).empty());
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_TRUE(outside->heard(true).empty());
+  EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::milliseconds{OutsideListeners::kSilenceMs});
   const OutsideListener& first = outside->list().front();
   const int fd = socket(first.ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0);
   sockaddr_in to{};
@@ -187,7 +193,27 @@ TEST(Fence, OutsideListenersHearWhatReachesThem) {
   inet_pton(AF_INET, first.address.c_str(), &to.sin_addr);
   ASSERT_EQ(sendto(fd, "x", 1, 0, reinterpret_cast<sockaddr*>(&to), sizeof to), 1);
   close(fd);
-  EXPECT_THAT(outside->heard(), ::testing::ElementsAre("udp " + first.address));
+  EXPECT_THAT(outside->heard(true), ::testing::ElementsAre("udp " + first.address));
+}
+
+// The wait for silence is left out only where every probe has its answer: one datagram without any keeps it.
+TEST(Fence, OnlyAnsweredProbesNeedNoSilence) {
+  NetworkFacts network = good_network();
+  network.probes = {{"tcp 198.51.100.1:9", ENETUNREACH}, {"udp 127.0.0.1:1", ECONNREFUSED}};
+  EXPECT_TRUE(all_refused(network));
+  for (const int error : {0, EINPROGRESS, ETIMEDOUT, EPERM}) {
+    network.probes.back().error = error;
+    EXPECT_FALSE(all_refused(network)) << error;
+  }
+}
+
+TEST(Fence, ADatagramProbeWaitsForItsAnswer) {
+  auto outside = OutsideListeners::open();
+  ASSERT_TRUE(outside.ok()) << outside.status();
+  const OutsideListener first = outside->list().front();
+  EXPECT_EQ(probe_datagram(first.ipv6, first.address, first.udp_port), 0) << "somebody took it, which is no refusal";
+  *outside = OutsideListeners{};
+  EXPECT_EQ(probe_datagram(first.ipv6, first.address, first.udp_port), ECONNREFUSED);
 }
 
 }  // namespace
