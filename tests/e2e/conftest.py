@@ -81,9 +81,12 @@ compute_driver = "process"
         return self.command("openshell", *words, **options)
 
     def start(self):
+        self.start_process()
+        wait_until(self.answers, what="the gateway's answer")
+
+    def start_process(self):
         words = [*self.prefix, str(self.bin / "openshell-gateway"), "--config", str(self.file)]
         self.process = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True)
-        wait_until(self.answers, what="the gateway's answer")
 
     def answers(self):
         if self.process.poll() is not None:
