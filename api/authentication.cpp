@@ -40,18 +40,28 @@ Identity certificate_identity(const pki::Certificate& certificate) {
 
 }  // namespace
 
-Authenticator::Authenticator(AuthenticationConfig config, const TokenAuthority* tokens, SandboxIdentities* sandboxes)
-    : config_{config}, tokens_{tokens}, sandboxes_{sandboxes} {}
+Authenticator::Authenticator(AuthenticationConfig config, const TokenAuthority* tokens, SandboxIdentities* sandboxes, oidc::Issuer* issuer)
+    : config_{config}, tokens_{tokens}, sandboxes_{sandboxes}, issuer_{issuer} {}
 
 void Authenticator::authenticate(const CallFacts& facts, std::function<void(absl::StatusOr<Principal>)> then) const {
   if (facts.authorization.empty()) return then(without_bearer(facts));
   if (facts.authorization.size() > 1) return then(absl::UnauthenticatedError("duplicate authorization metadata"));
   const std::string& header = facts.authorization.front();
-  if (!header.starts_with(kBearer) || tokens_ == nullptr || sandboxes_ == nullptr) return then(unknown_bearer());
-  auto claims = tokens_->verify(TokenKind::kGateway, std::string_view{header}.substr(kBearer.size()), unix_now());
-  if (absl::IsNotFound(claims.status())) return then(unknown_bearer());
+  if (!header.starts_with(kBearer)) return then(unknown_bearer());
+  const std::string_view token = std::string_view{header}.substr(kBearer.size());
+  if (tokens_ == nullptr || sandboxes_ == nullptr) return user_by_bearer(token, std::move(then));
+  auto claims = tokens_->verify(TokenKind::kGateway, token, unix_now());
+  if (absl::IsNotFound(claims.status())) return user_by_bearer(token, std::move(then));
   if (!claims.ok()) return then(claims.status());
   sandbox_session(std::string{facts.method}, *claims, std::move(then));
+}
+
+void Authenticator::user_by_bearer(std::string_view token, std::function<void(absl::StatusOr<Principal>)> then) const {
+  if (issuer_ == nullptr) return then(unknown_bearer());
+  issuer_->identify(token, [then = std::move(then)](absl::StatusOr<Identity> who) {
+    if (!who.ok()) return then(who.status());
+    then(Principal{User{*std::move(who)}});
+  });
 }
 
 absl::StatusOr<Principal> Authenticator::without_bearer(const CallFacts& facts) const {
@@ -65,8 +75,8 @@ absl::StatusOr<Principal> Authenticator::without_bearer(const CallFacts& facts) 
     if (config_.mtls_users && !supervisor) return User{who};
   }
   if (config_.allow_unauthenticated_users) return User{local_user()};
-  if (config_.mtls_users && !config_.oidc) return absl::UnauthenticatedError("missing client certificate");
-  if (!config_.mtls_users && !config_.oidc) return User{local_user()};
+  if (config_.mtls_users && issuer_ == nullptr) return absl::UnauthenticatedError("missing client certificate");
+  if (!config_.mtls_users && issuer_ == nullptr) return User{local_user()};
   return absl::UnauthenticatedError("missing authorization header");
 }
 

@@ -13,6 +13,7 @@
 
 #include "api/authorization.hpp"
 #include "api/call_context.hpp"
+#include "api/oidc/issuer.hpp"
 #include "api/sandbox_identities.hpp"
 #include "api/tokens.hpp"
 
@@ -29,26 +30,27 @@ struct AuthenticationConfig {
   bool mtls_users = false;
   bool operators = false;
   bool allow_unauthenticated_users = false;
-  bool oidc = false;  ///< later; counts as configured user authentication
 };
 
-/// Thread-safe. Tokens and identities outlive it.
+/// Thread-safe. Tokens, identities and issuer outlive it.
 class Authenticator {
  public:
-  /// `tokens` and `sandboxes` may be null: then no sandbox token is accepted.
-  Authenticator(AuthenticationConfig config, const TokenAuthority* tokens, SandboxIdentities* sandboxes);
+  /// `tokens` and `sandboxes` may be null: then no sandbox token is accepted. `issuer` null: no user comes by bearer.
+  Authenticator(AuthenticationConfig config, const TokenAuthority* tokens, SandboxIdentities* sandboxes, oidc::Issuer* issuer = nullptr);
 
   /// UNAUTHENTICATED, or FAILED_PRECONDITION for a sandbox that is not active. Answers on the calling thread unless the sandbox's record
-  /// has to be asked for.
+  /// or the issuer's keys have to be asked for.
   void authenticate(const CallFacts& facts, std::function<void(absl::StatusOr<Principal>)> then) const;
 
  private:
   absl::StatusOr<Principal> without_bearer(const CallFacts& facts) const;
+  void user_by_bearer(std::string_view token, std::function<void(absl::StatusOr<Principal>)> then) const;
   void sandbox_session(const std::string& method, const TokenClaims& claims, std::function<void(absl::StatusOr<Principal>)> then) const;
 
   AuthenticationConfig config_;
   const TokenAuthority* tokens_;
   SandboxIdentities* sandboxes_;
+  oidc::Issuer* issuer_;
 };
 
 }  // namespace openshell::api

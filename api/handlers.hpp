@@ -55,6 +55,13 @@ struct ProviderHandlerOptions {
 /// CreateProvider, GetProvider, ListProviders, DeleteProvider, GetProviderProfile, ListProviderProfiles.
 void add_provider_handlers(Router& router, ProviderHandlerOptions options);
 
+struct CredentialHandlerOptions {
+  storage::Store* store = nullptr;
+  const providers::CredentialStore* credentials = nullptr;
+};
+/// GetProviderCredentials, for operators.
+void add_credential_handlers(Router& router, CredentialHandlerOptions options);
+
 /// The environment of a sandbox as GetSandboxProviderEnvironment sends it; epoch and policy hash are the caller's to add.
 openshell::v1::GetSandboxProviderEnvironmentResponse to_wire(const providers::Environment& environment);
 

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "api/admitted_call.hpp"
+#include "api/errors.hpp"
 #include "api/grpc_call.hpp"
 #include "observability/text.hpp"
 #include "storage/store.hpp"
@@ -27,15 +28,18 @@ constexpr int kMinPingIntervalMs = 5'000;  // clients ping every 10 s, idle or n
 class RateWindow {
  public:
   explicit RateWindow(RateLimit limit) : limit_{limit} {}
-  bool admit() {
-    if (limit_.requests == 0 || limit_.window_seconds == 0) return true;
+  /// Refused: RESOURCE_EXHAUSTED with the time until the window ends.
+  absl::Status admit() {
+    if (limit_.requests == 0 || limit_.window_seconds == 0) return absl::OkStatus();
     const auto now = std::chrono::steady_clock::now();
     const std::lock_guard lock{mutex_};
     if (now - start_ >= std::chrono::seconds{limit_.window_seconds}) {
       start_ = now;
       used_ = 0;
     }
-    return used_++ < limit_.requests;
+    if (used_++ < limit_.requests) return absl::OkStatus();
+    const auto left = start_ + std::chrono::seconds{limit_.window_seconds} - now;
+    return with_retry(absl::ResourceExhaustedError("gRPC rate limit exceeded"), std::chrono::ceil<std::chrono::milliseconds>(left));
   }
 
  private:
@@ -80,7 +84,7 @@ class GenericService final : public grpc::CallbackGenericService {
 
  private:
   void begin(const grpc::GenericCallbackServerContext& ctx, std::shared_ptr<GrpcCall> call, std::shared_ptr<CallContext> context) const {
-    if (!rate_.admit()) return call->finish(absl::ResourceExhaustedError("gRPC rate limit exceeded"), nullptr);
+    if (auto status = rate_.admit(); !status.ok()) return call->finish(status, nullptr);
     const std::string& path = ctx.method();
     if (!path.starts_with(kServicePrefix)) return call->finish(absl::UnimplementedError(cat("unknown service or method ", path)), nullptr);
     context->method = path.substr(kServicePrefix.size());

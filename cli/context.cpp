@@ -2,6 +2,8 @@
 
 #include <absl/strings/str_cat.h>
 
+#include "api/oidc/https.hpp"
+#include "cli/oidc_token.hpp"
 #include "cli/terminal.hpp"
 #include "datamodel.pb.h"
 
@@ -31,6 +33,7 @@ absl::StatusOr<Target> Context::target() const {
       }
     }
     if (result.name.empty()) result.name = flags_.endpoint;
+    if (auto known = registry->find(result.name); known.ok()) result.auth_mode = known->auth_mode;
   } else {
     result.name = !flags_.gateway.empty() ? flags_.gateway : active.value_or("");
     if (result.name.empty()) {
@@ -40,7 +43,8 @@ absl::StatusOr<Target> Context::target() const {
     auto registration = registry->find(result.name);
     if (!registration.ok()) return registration.status();
     result.endpoint = registration->endpoint;
-    if (registration->auth_mode == "oidc" || registration->auth_mode == "cloudflare_jwt") {
+    result.auth_mode = registration->auth_mode;
+    if (registration->auth_mode == "cloudflare_jwt") {
       return absl::UnimplementedError(absl::StrCat("gateway '", result.name, "' uses ", registration->auth_mode,
                                                    " authentication, which this version does not speak yet"));
     }
@@ -49,10 +53,26 @@ absl::StatusOr<Target> Context::target() const {
   return result;
 }
 
+absl::StatusOr<Secret> Context::bearer(const Target& target) const {
+  if (target.auth_mode != "oidc") return Secret{};
+  if (target.endpoint.starts_with("http://") && !oidc::check_url(target.endpoint, true).ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("gateway '", target.name, "' at ", target.endpoint,
+                                                      " would get the bearer token in clear; register it with https://"));
+  }
+  auto registry = this->registry();
+  if (!registry.ok()) return registry.status();
+  auto registration = registry->find(target.name);
+  if (!registration.ok()) return registration.status();
+  return bearer_for(*registry, *registration, flags_.insecure);
+}
+
 absl::StatusOr<GatewayClient*> Context::client() {
   if (!client_) {
     auto where = target();
     if (!where.ok()) return where.status();
+    auto token = bearer(*where);
+    if (!token.ok()) return token.status();
+    where->bearer = *std::move(token);
     auto opened = GatewayClient::open(*where);
     if (!opened.ok()) return opened.status();
     client_.emplace(*std::move(opened));

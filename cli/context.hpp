@@ -35,8 +35,10 @@ class Context {
   [[nodiscard]] const GlobalFlags& flags() const { return flags_; }
   absl::StatusOr<Registry> registry() const { return Registry::from_environment(); }
 
-  /// The gateway that this command addresses, by flag, environment, active file.
+  /// The gateway that this command addresses, by flag, environment, active file. Without the bearer, which may have to be fetched.
   absl::StatusOr<Target> target() const;
+  /// The token for `target`, where its gateway wants one (renewed where it is about to end). FAILED_PRECONDITION says what to run.
+  absl::StatusOr<Secret> bearer(const Target& target) const;
   /// Connected on first use.
   absl::StatusOr<GatewayClient*> client();
 

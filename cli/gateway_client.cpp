@@ -3,6 +3,7 @@
 #include <absl/strings/str_cat.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/security/tls_credentials_options.h>
+#include <grpcpp/support/client_interceptor.h>
 
 #include <chrono>
 #include <fstream>
@@ -43,7 +44,15 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials_for(const 
     return grpc::experimental::TlsCredentials(options);
   }
   grpc::SslCredentialsOptions options;
-  if (target.bundle) {
+  if (target.bundle && target.auth_mode == "oidc") {
+    // The token says who we are; what is there of the bundle says whom to trust, and may come along.
+    std::error_code error;
+    if (std::filesystem::exists(target.bundle->ca, error)) {
+      auto ca = read_pem(target.bundle->ca, "CA");
+      if (!ca.ok()) return ca.status();
+      options.pem_root_certs = *std::move(ca);
+    }
+  } else if (target.bundle) {
     auto ca = read_pem(target.bundle->ca, "CA");
     if (!ca.ok()) return ca.status();
     auto certificate = read_pem(target.bundle->certificate, "cert");
@@ -107,6 +116,32 @@ std::string describe(const absl::Status& status) {
   return text;
 }
 
+/// Puts the bearer on every call, also on a plaintext channel, where gRPC's own call credentials do not go.
+class BearerInterceptor final : public grpc::experimental::Interceptor {
+ public:
+  explicit BearerInterceptor(const std::string& value) : value_{value} {}
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(grpc::experimental::InterceptionHookPoints::PRE_SEND_INITIAL_METADATA))
+      methods->GetSendInitialMetadata()->emplace("authorization", value_);
+    methods->Proceed();
+  }
+
+ private:
+  const std::string& value_;
+};
+
+class BearerFactory final : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit BearerFactory(const Secret& token) : value_{absl::StrCat("Bearer ", std::string{token.reveal()})} {}
+  ~BearerFactory() override { wipe(value_); }
+  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo*) override {
+    return new BearerInterceptor{value_};
+  }
+
+ private:
+  std::string value_;
+};
+
 struct GatewayClient::Connection {
   std::string where;
   std::shared_ptr<grpc::Channel> channel;
@@ -150,7 +185,10 @@ absl::StatusOr<GatewayClient> GatewayClient::open(const Target& target) {
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   auto connection = std::make_unique<Connection>();
   connection->where = absl::StrCat("'", target.name, "' at ", target.endpoint);
-  connection->channel = grpc::CreateCustomChannel(authority_of(target.endpoint), *credentials, arguments);
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
+  if (!target.bearer.empty()) interceptors.push_back(std::make_unique<BearerFactory>(target.bearer));
+  connection->channel = grpc::experimental::CreateCustomChannelWithInterceptors(authority_of(target.endpoint), *credentials, arguments,
+                                                                                std::move(interceptors));
   connection->stub = v1::OpenShell::NewStub(connection->channel);
   return GatewayClient{std::move(connection)};
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/registration.hpp"
+#include "messages/secret.hpp"
 
 // Every unary call that a command makes: (function, RPC, request, response).
 #define OPENSHELL_CLI_CALLS(X)                                                                                \
@@ -61,6 +62,8 @@ struct Target {
   std::string endpoint;
   bool insecure = false;               ///< no verification of the server, no client certificate
   std::optional<ClientBundle> bundle;  ///< client certificate and CA for https
+  std::string auth_mode;               ///< of the registration; `oidc`: the bundle may be the CA alone, or absent
+  Secret bearer;                       ///< sent with every call; empty: none
 };
 
 /// What a command prints of an error: the sentence alone, or for an answer of the gateway `status: NotFound, message: "..."` and one line

@@ -80,6 +80,10 @@ absl::StatusOr<Registration> parse(const std::string& text, const fs::path& path
   result.auth_mode = text_of(object, "auth_mode");
   result.remote_host = text_of(object, "remote_host");
   result.resolved_host = text_of(object, "resolved_host");
+  result.oidc_issuer = text_of(object, "oidc_issuer");
+  result.oidc_client_id = text_of(object, "oidc_client_id");
+  result.oidc_audience = text_of(object, "oidc_audience");
+  result.oidc_scopes = text_of(object, "oidc_scopes");
   const auto* remote = object.if_contains("is_remote");
   const auto* port = object.if_contains("gateway_port");
   if (result.name.empty() || result.endpoint.empty() || remote == nullptr || !remote->is_bool() || port == nullptr || !port->is_int64()) {
@@ -175,6 +179,13 @@ absl::Status Registry::save(const Registration& registration) const {
   if (!registration.remote_host.empty()) document["remote_host"] = registration.remote_host;
   if (!registration.resolved_host.empty()) document["resolved_host"] = registration.resolved_host;
   if (!registration.auth_mode.empty()) document["auth_mode"] = registration.auth_mode;
+  const std::pair<const char*, const std::string&> optional[] = {{"oidc_issuer", registration.oidc_issuer},
+                                                                 {"oidc_client_id", registration.oidc_client_id},
+                                                                 {"oidc_audience", registration.oidc_audience},
+                                                                 {"oidc_scopes", registration.oidc_scopes}};
+  for (const auto& [key, value] : optional) {
+    if (!value.empty()) document[key] = value;
+  }
   return write_file(folder(registration.name) / "metadata.json", to_json_text(document), 0644);
 }
 
@@ -234,6 +245,30 @@ absl::Status Registry::import_bundle(const std::string& name, const ClientBundle
   }
   fs::remove_all(backup, error);
   return absl::OkStatus();
+}
+
+absl::StatusOr<Secret> Registry::read_token(const std::string& name) const {
+  if (auto valid = check_name(name); !valid.ok()) return valid;
+  auto text = read_file(folder(name) / "oidc_token.json");
+  if (!text.ok()) return text.status();
+  return Secret{*std::move(text)};
+}
+
+absl::Status Registry::write_token(const std::string& name, const Secret& token) const {
+  if (auto valid = check_name(name); !valid.ok()) return valid;
+  if (auto made = make_private_folders(folder(name)); !made.ok()) return made;
+  if (auto written = write_file(folder(name) / "oidc_token.json", std::string{token.reveal()}, 0600); !written.ok()) return written;
+  std::error_code error;
+  fs::remove(folder(name) / "oidc_login_prompt_required", error);
+  return absl::OkStatus();
+}
+
+absl::Status Registry::forget_token(const std::string& name) const {
+  if (auto valid = check_name(name); !valid.ok()) return valid;
+  std::error_code error;
+  if (!fs::remove(folder(name) / "oidc_token.json", error))
+    return absl::NotFoundError(absl::StrCat("no token is stored for gateway '", name, "'"));
+  return write_file(folder(name) / "oidc_login_prompt_required", "1\n", 0600);
 }
 
 std::optional<std::string> Registry::last_sandbox(const std::string& gateway, const std::string& workspace) const {

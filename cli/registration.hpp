@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "messages/secret.hpp"
+
 namespace openshell::cli {
 
 /// metadata.json of one gateway. Keys that are not listed here are kept out of what we write and ignored when read.
@@ -19,8 +21,9 @@ struct Registration {
   bool is_remote = false;
   std::string remote_host;
   std::string resolved_host;
-  bool from_system = false;  ///< found below the system root, which is never written
-  bool active = false;       ///< set by list()
+  std::string oidc_issuer, oidc_client_id, oidc_audience, oidc_scopes;  ///< scopes separated by spaces; all empty: not given
+  bool from_system = false;                                             ///< found below the system root, which is never written
+  bool active = false;                                                  ///< set by list()
 };
 
 /// The client's PEM bundle of a gateway.
@@ -50,6 +53,13 @@ class Registry {
   [[nodiscard]] ClientBundle bundle(const std::string& name) const;
   /// Replaces `mtls/` as a whole or not at all; the three files must not be empty.
   [[nodiscard]] absl::Status import_bundle(const std::string& name, const ClientBundle& from) const;
+
+  /// oidc_token.json, as it stands there. NOT_FOUND: none.
+  [[nodiscard]] absl::StatusOr<Secret> read_token(const std::string& name) const;
+  /// Mode 0600. Removes the mark of a logout.
+  [[nodiscard]] absl::Status write_token(const std::string& name, const Secret& json) const;
+  /// Removes the token and leaves a mark, so that the next login asks who it is. NOT_FOUND: there was none.
+  [[nodiscard]] absl::Status forget_token(const std::string& name) const;
 
   /// The sandbox last used with this gateway and workspace.
   [[nodiscard]] std::optional<std::string> last_sandbox(const std::string& gateway, const std::string& workspace) const;

@@ -24,6 +24,11 @@ void add_policy_commands(CLI::App& root, Action& chosen);    // policy set, get,
 void add_settings_commands(CLI::App& root, Action& chosen);  // settings get, set, delete
 void add_provider_commands(CLI::App& root, Action& chosen);  // provider create, get, list, delete
 
+// Parts of `gateway`.
+void add_login_commands(CLI::App& gateway, Action& chosen);
+/// Gets a token for a gateway of auth_mode `oidc` and keeps it.
+absl::StatusOr<int> log_in_and_store(Context& context, const Registration& gateway);
+
 // Parts of `sandbox`, in files of their own.
 void add_sandbox_create(CLI::App& sandbox, Action& chosen);
 void add_sandbox_exec(CLI::App& sandbox, Action& chosen);

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <boost/json.hpp>
+#include <cstdlib>
 #include <memory>
 
 #include "cli/commands/commands.hpp"
@@ -18,6 +19,7 @@ struct AddOptions {
   std::string name;
   bool local = false;
   bool keep_active = false;
+  std::string oidc_issuer, oidc_client_id = "openshell-cli", oidc_audience, oidc_scopes;
 };
 
 /// The host of a URL, without port and brackets.
@@ -29,6 +31,22 @@ std::string host_of(const std::string& url) {
 }
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+/// A registration without a token is of no use, so a login that failed takes it back; where no browser was to be used it may follow later.
+absl::StatusOr<int> first_login(Context& context, const Registry& registry, const Registration& gateway,
+                                const std::optional<std::string>& active_before) {
+  auto done = log_in_and_store(context, gateway);
+  if (done.ok()) return done;
+  const char* no_browser = std::getenv("OPENSHELL_NO_BROWSER");
+  if (no_browser != nullptr && *no_browser != '\0') {
+    note(absl::StrCat("Authenticate later with: openshell gateway login ", gateway.name));
+    return done;
+  }
+  registry.remove(gateway.name).IgnoreError();
+  if (active_before && *active_before != gateway.name) registry.set_active(*active_before).IgnoreError();
+  note(absl::StrCat("Registration for '", gateway.name, "' removed. Fix the issue and retry gateway add."));
+  return done;
+}
 
 absl::StatusOr<int> add(Context& context, AddOptions options) {
   if (options.endpoint.starts_with("ssh://"))
@@ -46,7 +64,18 @@ absl::StatusOr<int> add(Context& context, AddOptions options) {
                                                  "\nOr choose a different name with: --name <name>"));
   }
   Registration registration{.name = options.name, .endpoint = options.endpoint};
-  if (options.endpoint.starts_with("http://")) {
+  if (!options.oidc_issuer.empty()) {
+    registration.auth_mode = "oidc";
+    registration.is_remote = !options.local;
+    registration.oidc_issuer = options.oidc_issuer;
+    registration.oidc_client_id = options.oidc_client_id;
+    registration.oidc_audience = options.oidc_audience;
+    registration.oidc_scopes = options.oidc_scopes;
+    // A gateway of this machine has a certificate of its own making; its bundle says so.
+    if (auto bundle = find_local_bundle(options.name); options.local && bundle.ok()) {
+      if (auto imported = registry->import_bundle(options.name, *bundle); !imported.ok()) return imported;
+    }
+  } else if (options.endpoint.starts_with("http://")) {
     registration.auth_mode = "plaintext";
     registration.is_remote = !options.local && !is_loopback(host);
   } else if (options.local) {
@@ -56,8 +85,10 @@ absl::StatusOr<int> add(Context& context, AddOptions options) {
     if (auto imported = registry->import_bundle(options.name, *bundle); !imported.ok()) return imported;
   } else {
     return absl::UnimplementedError(
-        "only plaintext (http://) and local mTLS gateways (https:// with --local) can be added by this version");
+        "this version adds plaintext gateways (http://), local mTLS gateways (https:// with --local) and those with an identity provider "
+        "(--oidc-issuer)");
   }
+  const auto active_before = registry->active();
   if (auto saved = registry->save(registration); !saved.ok()) return saved;
   const bool activate = !options.keep_active || !registry->active();
   if (activate) {
@@ -66,6 +97,7 @@ absl::StatusOr<int> add(Context& context, AddOptions options) {
   note(absl::StrCat("Gateway '", options.name, activate ? "' added and set as active" : "' added"));
   note(absl::StrCat("  Endpoint: ", options.endpoint));
   note(absl::StrCat("  Auth: ", registration.auth_mode));
+  if (registration.auth_mode == "oidc") return first_login(context, *registry, registration, active_before);
   return 0;
 }
 
@@ -168,7 +200,7 @@ absl::StatusOr<int> info(Context& context, Format format) {
   }
   json::object document{{"gateway", target->name},
                         {"server", target->endpoint},
-                        {"auth", nullptr},
+                        {"auth", target->auth_mode == "oidc" ? json::value("bearer") : json::value(nullptr)},
                         {"status", health_name(answer->status())},
                         {"version", answer->gateway_version()},
                         {"compute_drivers", drivers}};
@@ -189,14 +221,19 @@ absl::StatusOr<int> info(Context& context, Format format) {
 /// How the gateway took us, judged by a call that needs more than Health does.
 std::pair<std::string, std::string> authentication(GatewayClient& client, const Target& target) {
   const bool tls = target.endpoint.starts_with("https://");
+  const bool token = !target.bearer.empty();
+  const std::string provider = token ? "OIDC" : "mTLS transport";
   const auto answer = client.get_gateway_info({});
-  if (answer.ok() || answer.status().code() == absl::StatusCode::kUnimplemented) {
-    return tls ? std::pair{"authenticated", "Authenticated (mTLS transport)"} : std::pair{"not_required", "Not required (gateway)"};
+  const bool unknown = answer.status().code() == absl::StatusCode::kUnimplemented;
+  if (unknown && token) return {"unverified", "Unverified (gateway does not support authentication checks)"};
+  if (answer.ok() || unknown) {
+    if (tls || token) return {"authenticated", absl::StrCat("Authenticated (", provider, ")")};
+    return {"not_required", "Not required (gateway)"};
   }
   const auto message = std::string{answer.status().message()};
   if (answer.status().code() == absl::StatusCode::kUnauthenticated) return {"failed", "Failed (" + message + ")"};
   if (answer.status().code() == absl::StatusCode::kPermissionDenied)
-    return {"authenticated", "Authenticated (mTLS transport; authorization denied)"};
+    return {"authenticated", absl::StrCat("Authenticated (", provider, "; authorization denied)")};
   return {"unverified", "Unverified (" + message + ")"};
 }
 
@@ -214,13 +251,20 @@ absl::StatusOr<int> status(Context& context, Format format) {
     return 0;
   }
   json::object document{{"gateway", target->name}, {"server", target->endpoint}};
-  auto client = context.client();
+  // Without the token the gateway still tells whether it is there; that the token is the trouble is said beside it.
+  auto token = context.bearer(*target);
+  if (token.ok()) target->bearer = *token;
+  auto client = GatewayClient::open(*target);
   absl::Status failure = client.ok() ? absl::OkStatus() : client.status();
   std::string version, shown_state = "Disconnected", shown_authentication;
   if (client.ok()) {
-    auto health = (*client)->health({});
+    auto health = client->health({});
     if (health.ok()) {
-      const auto [state, text] = authentication(**client, *target);
+      auto [state, text] = authentication(*client, *target);
+      if (!token.ok()) {
+        state = "failed";
+        text = absl::StrCat("Failed (", token.status().message(), ")");
+      }
       version = health->version();
       shown_state = "Connected";
       shown_authentication = text;
@@ -291,8 +335,13 @@ void add_gateway_commands(CLI::App& root, Action& chosen) {
     command->add_option("--name", o->name, "Name of the registration");
     command->add_flag("--local", o->local, "The gateway runs on this machine; its client certificates are imported");
     command->add_flag("--keep-active", o->keep_active, "Leave the active gateway as it is unless there is none");
+    auto* issuer = command->add_option("--oidc-issuer", o->oidc_issuer, "URL of the identity provider that the gateway trusts");
+    command->add_option("--oidc-client-id", o->oidc_client_id, "Client id there")->needs(issuer)->capture_default_str();
+    command->add_option("--oidc-audience", o->oidc_audience, "Audience to ask for")->needs(issuer);
+    command->add_option("--oidc-scopes", o->oidc_scopes, "Scopes to ask for, separated by spaces")->needs(issuer);
     command->callback([&chosen, o] { chosen = [o](Context& c) { return add(c, *o); }; });
   }
+  add_login_commands(*gateway, chosen);
   {
     auto name = std::make_shared<std::string>();
     auto* command = gateway->add_subcommand("remove", "Forget a gateway");

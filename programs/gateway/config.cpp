@@ -14,6 +14,7 @@
 #include "observability/text.hpp"
 #include "pki/certificate.hpp"
 #include "pki/keys.hpp"
+#include "programs/gateway/ca_bundle.hpp"
 #include "programs/gateway/local_pki.hpp"
 
 namespace openshell::gateway {
@@ -22,7 +23,6 @@ namespace {
 constexpr std::size_t kMaxSocketPath = 107;
 constexpr std::size_t kMaxResolvers = 8;
 constexpr std::uint64_t kMaxOutageSecs = std::numeric_limits<std::uint32_t>::max();  // what a supervisor's flag takes
-constexpr std::size_t kMaxCaBundleBytes = 1U << 20;
 
 absl::Status invalid(std::string text) { return absl::InvalidArgumentError(std::move(text)); }
 
@@ -80,8 +80,6 @@ class Merger {
  private:
   /// Settings whose part is not built. Starting without what was asked for would be worse than not starting.
   absl::Status unbuilt() {
-    if (file_.oidc || flags_.has("oidc-issuer"))
-      return invalid("OIDC initialization failed: OpenID Connect is not available in this build");
     if (file_.interceptors) return invalid("gateway interceptor initialization failed: interceptors are not available in this build");
     if (file_.middleware) return invalid("middleware registration failed: middleware is not available in this build");
     if (file_.provider_profile_sources)
@@ -287,7 +285,10 @@ class Merger {
 
   absl::Status authentication() {
     const bool client_ca = out_.tls && !out_.tls->client_ca.empty();
-    out_.mtls_users = client_ca;  // no OIDC here, and the driver is a local one
+    auto oidc = merge_oidc(flags_, file_.oidc);
+    if (!oidc.ok()) return oidc.status();
+    out_.oidc = *std::move(oidc);
+    out_.mtls_users = client_ca && !out_.oidc;  // the driver is a local one
     if (file_.mtls_auth_table) out_.mtls_users = file_.mtls_auth_enabled.value_or(false);
     if (const auto flag = flags_.find("enable-mtls-auth")) {
       auto value = parse_bool("enable-mtls-auth", *flag);
@@ -301,15 +302,18 @@ class Merger {
       return invalid("mTLS user authentication requires TLS. Remove --disable-tls or disable --enable-mtls-auth.");
     if (out_.mtls_users && !client_ca)
       return invalid("mTLS user authentication requires --tls-client-ca so client certificates can be verified.");
-    if (!out_.mtls_users && !out_.allow_unauthenticated_users && !out_.bind.loopback()) {
+    if (!out_.mtls_users && !out_.oidc && !out_.allow_unauthenticated_users && !out_.bind.loopback()) {
       return invalid("no user authentication is configured: bind to a loopback address or a Unix socket, or configure OIDC or mTLS");
     }
     if (out_.allow_unauthenticated_users) {
       out_.warnings.push_back(
           "Unauthenticated user access enabled - only use this for trusted local development or a fully trusted fronting proxy");
-    } else if (!out_.mtls_users) {
+    } else if (!out_.mtls_users && !out_.oidc) {
       out_.warnings.push_back("No user authentication is configured: everybody who can reach this loopback port is a user");
     }
+    if (out_.oidc && !out_.tls && !out_.bind.loopback())
+      out_.warnings.push_back(
+          "OIDC without TLS on an address that others reach: bearer tokens cross the network in clear unless a proxy in front ends TLS");
     return absl::OkStatus();
   }
 
@@ -394,24 +398,13 @@ class Merger {
         !status.ok())
       return status;
     if (table.additional_ca_bundle) {
-      if (auto status = ca_bundle(*table.additional_ca_bundle); !status.ok()) {
-        return invalid(cat("invalid gateway config field openshell.supervisor.network.additional_ca_bundle: ", status.message()));
+      auto pem = read_ca_bundle(*table.additional_ca_bundle);
+      if (!pem.ok()) {
+        return invalid(cat("invalid gateway config field openshell.supervisor.network.additional_ca_bundle: ", pem.status().message()));
       }
+      out_.supervisor.additional_ca_bundle_pem = *std::move(pem);
     }
     return table.resolver ? resolvers(*table.resolver) : absl::OkStatus();
-  }
-
-  absl::Status ca_bundle(const std::string& path) {
-    bool ok = false;
-    std::string pem = read_file(path, ok);
-    if (!ok) return invalid(cat("failed to read ", path));
-    if (pem.size() > kMaxCaBundleBytes) return invalid(cat(path, " is larger than 1 MiB"));
-    for (auto begin = pem.find("-----BEGIN "); begin != std::string::npos; begin = pem.find("-----BEGIN ", begin + 1)) {
-      if (pem.compare(begin, 27, "-----BEGIN CERTIFICATE-----") != 0) return invalid("PEM bundle contains a non-certificate block");
-    }
-    if (!pki::certificates_from_pem(pem).ok()) return invalid("PEM bundle does not contain a certificate");
-    out_.supervisor.additional_ca_bundle_pem = std::move(pem);
-    return absl::OkStatus();
   }
 
   absl::Status resolvers(const std::vector<std::string>& entries) {

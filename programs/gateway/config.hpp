@@ -14,6 +14,7 @@
 #include "messages/secret.hpp"
 #include "observability/log.hpp"
 #include "programs/gateway/command_line.hpp"
+#include "programs/gateway/oidc_config.hpp"
 #include "programs/gateway/places.hpp"
 #include "programs/gateway/settings_file.hpp"
 
@@ -52,6 +53,7 @@ struct GatewayConfig {
   std::optional<TlsFiles> tls;  ///< absent: plaintext
   std::string guest_tls_ca;     ///< empty without TLS
   bool mtls_users = false;
+  std::optional<OidcConfig> oidc;
   bool operators = false;
   bool allow_unauthenticated_users = false;
   std::optional<api::TokenConfig> tokens;

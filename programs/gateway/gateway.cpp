@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <boost/json/serialize.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -77,7 +78,7 @@ class RunningGateway final : public Gateway {
 
   absl::Status bring_up() {
     using Step = absl::Status (RunningGateway::*)();
-    for (const Step step : {&RunningGateway::prepare, &RunningGateway::open_storage, &RunningGateway::bind,
+    for (const Step step : {&RunningGateway::prepare, &RunningGateway::find_issuer, &RunningGateway::open_storage, &RunningGateway::bind,
                             &RunningGateway::make_control_plane, &RunningGateway::serve}) {
       if (auto status = (this->*step)(); !status.ok()) return status;
     }
@@ -113,6 +114,14 @@ class RunningGateway final : public Gateway {
     return lock_state(config_.places.state, lock_);
   }
 
+  absl::Status find_issuer() {
+    if (!config_.oidc) return absl::OkStatus();
+    auto issuer = oidc::Issuer::start(config_.oidc->issuer);
+    if (!issuer.ok()) return issuer.status();
+    issuer_ = *std::move(issuer);
+    return absl::OkStatus();
+  }
+
   /// From the key that signs tokens, else from that of the certificate. Another key makes older admissions unrepeatable.
   std::optional<api::FingerprintKey> fingerprint_key() const {
     const std::string path = config_.tokens ? config_.tokens->signing_key_path : config_.tls ? config_.tls->key : std::string{};
@@ -137,6 +146,14 @@ class RunningGateway final : public Gateway {
     return api::ensure_default_workspace(*store_);
   }
 
+  /// What clients may ask without credentials: how to get some.
+  api::HttpAnswer answer_http(const api::HttpRequest& request) const {
+    if (!config_.oidc || request.target.substr(0, request.target.find('?')) != "/auth/oidc-config") return {404, {}, {}};
+    if (request.method != "GET" && request.method != "HEAD") return {405, {}, {}};
+    const boost::json::object settings{{"issuer", config_.oidc->issuer.issuer}, {"audience", config_.oidc->issuer.audience}};
+    return {200, "application/json", boost::json::serialize(settings)};
+  }
+
   /// Before the driver is asked, which re-adopts sandboxes: a port that is taken must end the start while it has touched nothing.
   absl::Status bind() {
     api::FrontOptions options;
@@ -144,7 +161,7 @@ class RunningGateway final : public Gateway {
     options.port = config_.bind.port;
     options.grpc_socket = grpc_socket();
     if (config_.tls) options.tls = load_tls(*config_.tls);
-    options.http = [](const api::HttpRequest&) { return api::HttpAnswer{404, {}, {}}; };
+    options.http = [this](const api::HttpRequest& request) { return answer_http(request); };
     auto front = api::Front::bind(std::move(options));
     if (!front.ok()) return front.status();
     front_ = *std::move(front);
@@ -216,17 +233,19 @@ class RunningGateway final : public Gateway {
       };
       control_->add_handlers(router_);
     }
+    api::add_credential_handlers(router_, {store_.get(), credentials_.get()});
     api::add_provider_handlers(router_, std::move(options));
   }
 
   absl::Status serve() {
     add_handlers();
-    const api::AuthenticationConfig authentication{config_.mtls_users, config_.operators, config_.allow_unauthenticated_users, false};
-    authenticator_ = std::make_unique<api::Authenticator>(authentication, tokens_.get(), control_.get());
+    const api::AuthenticationConfig authentication{config_.mtls_users, config_.operators, config_.allow_unauthenticated_users};
+    authenticator_ = std::make_unique<api::Authenticator>(authentication, tokens_.get(), control_.get(), issuer_.get());
     api::ShellOptions options;
     options.router = &router_;
     options.authenticator = authenticator_.get();
     options.table = &table_;
+    if (config_.oidc) options.roles = {true, config_.oidc->admin_role, config_.oidc->user_role, !config_.oidc->issuer.scopes_claim.empty()};
     options.rate_limit = {config_.rate_limit_requests, config_.rate_limit_window_seconds};
     options.unix_socket = grpc_socket();
     options.admissions = admissions_;
@@ -244,6 +263,7 @@ class RunningGateway final : public Gateway {
     absl::Status status;
     if (front_) front_->stop_accepting();
     if (shell_) shell_->stop(kCallGraceMs);
+    issuer_.reset();  // its thread may still answer calls of the shell
     if (control_) status = control_->shutdown(kControlPlaneLimit);
     if (front_) front_->close();
     readiness_.reset();
@@ -267,6 +287,7 @@ class RunningGateway final : public Gateway {
   api::DriverInfo driver_info_;
   std::unique_ptr<api::ControlPlane> control_;
   api::Router router_;
+  std::unique_ptr<oidc::Issuer> issuer_;
   std::unique_ptr<api::Authenticator> authenticator_;
   std::unique_ptr<Readiness> readiness_;
   std::unique_ptr<api::Front> front_;

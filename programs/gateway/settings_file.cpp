@@ -208,13 +208,17 @@ void read_small_tables(TableReader& gateway, absl::Status& failed, SettingsFile&
   }
   if (const auto* table = gateway.table("oidc")) {
     TableReader reader{*table, base + "oidc", failed};
-    out.oidc = true;
-    (void)reader.require_text("issuer");
-    (void)reader.require_text("audience");
-    for (const auto* key : {"ca_bundle", "roles_claim", "admin_role", "user_role", "scopes_claim"}) (void)reader.text(key);
-    (void)reader.positive("jwks_ttl_secs");
-    (void)reader.texts("jwks_allowed_origins");
-    (void)reader.boolean("dangerously_allow_insecure_http");
+    OidcTable& oidc = out.oidc.emplace();
+    oidc.issuer = reader.require_text("issuer");
+    oidc.audience = reader.require_text("audience");
+    oidc.ca_bundle = reader.text("ca_bundle");
+    oidc.roles_claim = reader.text("roles_claim");
+    oidc.admin_role = reader.text("admin_role");
+    oidc.user_role = reader.text("user_role");
+    oidc.scopes_claim = reader.text("scopes_claim");
+    oidc.jwks_ttl_secs = reader.positive("jwks_ttl_secs");
+    oidc.jwks_allowed_origins = reader.texts("jwks_allowed_origins");
+    oidc.dangerously_allow_insecure_http = reader.boolean("dangerously_allow_insecure_http");
     reader.finish();
   }
 }

@@ -31,6 +31,14 @@ struct SupervisorTable {
   std::optional<std::vector<std::string>> resolver;
 };
 
+struct OidcTable {
+  std::string issuer, audience;
+  std::optional<std::string> ca_bundle, roles_claim, admin_role, user_role, scopes_claim;
+  std::optional<std::uint64_t> jwks_ttl_secs;
+  std::optional<std::vector<std::string>> jwks_allowed_origins;
+  std::optional<bool> dangerously_allow_insecure_http;
+};
+
 struct SettingsFile {
   std::optional<std::string> name, bind_address, bind_socket, health_bind_address, metrics_bind_address, operator_socket,
       operator_bind_address, log_level, compute_driver, default_credential_driver, policy_validation_failure_mode, guest_tls_ca,
@@ -42,7 +50,7 @@ struct SettingsFile {
   std::optional<TlsTable> tls;
   std::optional<JwtTable> gateway_jwt;
   std::optional<CredentialStorageTable> credential_storage;
-  bool oidc = false;          ///< the table is there
+  std::optional<OidcTable> oidc;
   bool interceptors = false;  ///< at least one
   bool provider_profile_sources = false;
   bool middleware = false;

@@ -54,8 +54,8 @@ class Authentication : public testing::Test {
   OneSandbox sandboxes_;
 };
 
-const AuthenticationConfig kMtls{true, false, false, false};
-const AuthenticationConfig kOpen{false, false, false, false};
+const AuthenticationConfig kMtls{true, false, false};
+const AuthenticationConfig kOpen{false, false, false};
 
 TEST_F(Authentication, ACertificateIsAUserUnlessItIsASupervisors) {
   const auto user = ask(kMtls, {"GetSandbox", {}, certificate("anna", {"openshell-user"})});
@@ -69,7 +69,7 @@ TEST_F(Authentication, ACertificateIsAUserUnlessItIsASupervisors) {
 TEST_F(Authentication, AnUnknownBearerIsRefusedWhateverElseIsThere) {
   const std::string good = certificate("anna", {});
   for (const char* value : {"Bearer abc", "Bearer ", "Basic abc", "bearer abc", ""}) {
-    for (const auto& config : {kMtls, kOpen, AuthenticationConfig{true, true, true, false}}) {
+    for (const auto& config : {kMtls, kOpen, AuthenticationConfig{true, true, true}}) {
       EXPECT_EQ(ask(config, {"GetSandbox", {value}, good}).status().message(), "invalid token: unknown signing key") << value;
     }
   }
@@ -80,12 +80,12 @@ TEST_F(Authentication, WithoutAnyConfigurationTheLocalUser) {
   const auto user = ask(kOpen, {"GetSandbox", {}, ""});
   ASSERT_TRUE(user.ok());
   EXPECT_EQ(std::get<User>(*user).identity.subject, "unauthenticated-local-dev");
-  EXPECT_TRUE(ask({true, false, true, false}, {"GetSandbox", {}, ""}).ok());
+  EXPECT_TRUE(ask({true, false, true}, {"GetSandbox", {}, ""}).ok());
 }
 
 TEST_F(Authentication, AnOperatorNeedsTheUnitTheSettingAndNoBearer) {
   const std::string op = certificate("ops", {"operator"});
-  const AuthenticationConfig on{true, true, false, false};
+  const AuthenticationConfig on{true, true, false};
   ASSERT_TRUE(ask(on, {"GetProviderCredentials", {}, op}).ok());
   EXPECT_TRUE(std::holds_alternative<Operator>(*ask(on, {"GetProviderCredentials", {}, op})));
   EXPECT_TRUE(std::holds_alternative<User>(*ask(kMtls, {"GetProviderCredentials", {}, op})));
@@ -116,6 +116,37 @@ TEST_F(Authentication, AConsumedTokenMayOnlyRepeatItsRefresh) {
   sandboxes_.record.replay = RefreshReplay{old, "hash", storage::new_uuid(), 0, 0};
   EXPECT_TRUE(ask(kMtls, {"RefreshSandboxToken", {bearer(old)}, ""}).ok());
   EXPECT_FALSE(ask(kMtls, {"GetSandboxConfig", {bearer(old)}, ""}).ok());
+}
+
+/// Knows one token.
+class OneUser final : public oidc::Issuer {
+ public:
+  void identify(std::string_view token, std::function<void(absl::StatusOr<Identity>)> then) override {
+    if (token != "pat") return then(absl::UnauthenticatedError("invalid token: InvalidSignature"));
+    then(Identity{"u1", "Pat", {"openshell-user"}, {}, Identity::Source::kOidc});
+  }
+};
+
+TEST_F(Authentication, WithAnIssuerTheBearerAloneDecides) {
+  OneUser issuer;
+  const auto ask_both = [&](const AuthenticationConfig& config, const CallFacts& facts) {
+    const Authenticator authenticator{config, tokens_.get(), &sandboxes_, &issuer};
+    absl::StatusOr<Principal> out = absl::UnknownError("no answer");
+    authenticator.authenticate(facts, [&](absl::StatusOr<Principal> principal) { out = std::move(principal); });
+    return out;
+  };
+  const std::string pem = certificate("cert-user", {"openshell-user"});
+  for (const auto& config : {kMtls, kOpen}) {
+    EXPECT_EQ(std::get<User>(*ask_both(config, {"GetSandbox", {"Bearer pat"}, pem})).identity.subject, "u1");
+    EXPECT_EQ(ask_both(config, {"GetSandbox", {"Bearer mat"}, pem}).status().message(), "invalid token: InvalidSignature");
+    EXPECT_EQ(ask_both(config, {"GetSandbox", {"Basic pat"}, pem}).status().message(), "invalid token: unknown signing key");
+    EXPECT_EQ(ask_both(config, {"GetSandbox", {"Bearer pat", "Bearer pat"}, pem}).status().message(), "duplicate authorization metadata");
+    EXPECT_EQ(ask_both(config, {"GetSandbox", {}, ""}).status().message(), "missing authorization header")
+        << "no local user beside an issuer";
+  }
+  EXPECT_EQ(std::get<User>(*ask_both(kMtls, {"GetSandbox", {}, pem})).identity.subject, "cert-user");
+  const auto supervisor = ask_both(kOpen, {"ConnectSupervisor", {bearer(sandboxes_.record.gateway_token_id)}, ""});
+  EXPECT_TRUE(supervisor.ok() && std::holds_alternative<SandboxCaller>(*supervisor)) << "a launch token is none of the issuer's";
 }
 
 }  // namespace

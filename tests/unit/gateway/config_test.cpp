@@ -159,10 +159,55 @@ TEST_F(Config, DriverSelection) {
 }
 
 TEST_F(Config, WhatIsNotBuiltIsRefusedNotIgnored) {
-  EXPECT_THAT(error({"--oidc-issuer", "https://x"}), HasSubstr("OIDC initialization failed"));
   EXPECT_THAT(error({}, "[[openshell.gateway.interceptors]]\nname='x'\n"), HasSubstr("gateway interceptor initialization failed"));
   EXPECT_THAT(error({}, "[[openshell.supervisor.middleware]]\nname='x'\n"), HasSubstr("middleware registration failed"));
   EXPECT_THAT(error({}, "[openshell.gateway]\ncredential_drivers=['vault']\n"), HasSubstr("credential drivers are not available"));
+}
+
+TEST_F(Config, OidcIsOnExactlyWhenAnIssuerIsNamed) {
+  const std::string table = "[openshell.gateway.oidc]\nissuer='https://id.test'\naudience='aud'\n";
+  EXPECT_FALSE(merged({})->oidc);
+  EXPECT_FALSE(merged({}, "", {{"OPENSHELL_OIDC_ISSUER", ""}})->oidc) << "an empty variable sets nothing";
+  const auto file = merged({}, table, {{"OPENSHELL_OIDC_ISSUER", ""}});
+  ASSERT_TRUE(file.ok() && file->oidc) << file.status();
+  EXPECT_EQ(file->oidc->issuer.issuer, "https://id.test");
+  EXPECT_EQ(file->oidc->issuer.audience, "aud");
+  EXPECT_EQ(file->oidc->issuer.roles_claim, "realm_access.roles");
+  EXPECT_EQ(file->oidc->issuer.key_lifetime.count(), 3600);
+  EXPECT_EQ(file->oidc->admin_role, "openshell-admin");
+  EXPECT_FALSE(file->mtls_users) << "certificates are users by default only where no issuer is";
+  EXPECT_TRUE(merged({"--enable-mtls-auth", "true"}, table)->mtls_users);
+  const auto flag = merged({"--oidc-issuer", "https://other.test", "--oidc-audience", "b", "--oidc-jwks-ttl", "7", "--oidc-scopes-claim",
+                            "scope", "--oidc-jwks-allowed-origins", "https://a.test,https://b.test"},
+                           table);
+  ASSERT_TRUE(flag.ok()) << flag.status();
+  EXPECT_EQ(flag->oidc->issuer.issuer, "https://other.test");
+  EXPECT_EQ(flag->oidc->issuer.audience, "b");
+  EXPECT_EQ(flag->oidc->issuer.key_lifetime.count(), 7);
+  EXPECT_EQ(flag->oidc->issuer.scopes_claim, "scope");
+  EXPECT_EQ(flag->oidc->issuer.key_origins.size(), 2U);
+  EXPECT_EQ(error({"--bind-address", "0.0.0.0", "--disable-tls"}, table), "") << "tokens are user authentication";
+}
+
+TEST_F(Config, OidcSettingsThatWouldLetTooManyInStopTheStart) {
+  const std::string table = "[openshell.gateway.oidc]\nissuer='https://id.test'\naudience='aud'\n";
+  EXPECT_EQ(
+      error({}, table + "user_role=''\n"),
+      "OIDC RBAC misconfiguration: admin_role=\"openshell-admin\", user_role=\"\". Either set both roles (RBAC mode) or leave both empty "
+      "(authentication-only mode).");
+  EXPECT_EQ(error({}, table + "user_role=''\nadmin_role=''\n"), "");
+  EXPECT_THAT(error({"--oidc-jwks-ttl", "0"}, table), HasSubstr("jwks_ttl_secs: must be between 1 and"));
+  EXPECT_EQ(error({"--oidc-jwks-ttl", "4294967295"}, table), "");
+  EXPECT_THAT(error({"--oidc-jwks-ttl", "4294967296"}, table), HasSubstr("jwks_ttl_secs"));
+  EXPECT_THAT(error({"--oidc-jwks-ttl", "1h"}, table), HasSubstr("jwks_ttl_secs"));
+  EXPECT_THAT(error({"--oidc-audience", ""}, table), HasSubstr("audience: must not be empty"));
+  EXPECT_THAT(error({"--oidc-jwks-allowed-origins", "http://a.test"}, table),
+              HasSubstr("jwks_allowed_origins: 'http://a.test' must start with https://"));
+  EXPECT_THAT(error({"--oidc-dangerously-allow-insecure-http", "yes"}, table), HasSubstr("neither true nor false"));
+  EXPECT_THAT(error({"--oidc-ca-bundle", places_.tls + "/ca.key"}, table),
+              HasSubstr("ca_bundle: PEM bundle contains a non-certificate block"));
+  EXPECT_THAT(error({"--oidc-ca-bundle", places_.tls}, table), HasSubstr("is not a regular file"));
+  EXPECT_EQ(error({"--oidc-ca-bundle", places_.tls + "/ca.crt"}, table), "");
 }
 
 TEST_F(Config, SupervisorSettings) {
