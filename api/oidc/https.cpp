@@ -38,8 +38,24 @@ std::string lower(std::string text) {
   return text;
 }
 
+/// Boost 1.81 takes `127.0.0.1.evil.test` for the address 127.0.0.1 and a path `.evil.test`: a path that begins with anything but a slash
+/// is no path. Absent: not a URL with a host.
+std::optional<boost::urls::url_view> parse_url(std::string_view text) {
+  const auto url = boost::urls::parse_uri(boost::core::string_view{text.data(), text.size()});
+  if (!url || url->host().empty()) return std::nullopt;
+  if (!url->encoded_path().empty() && !url->encoded_path().starts_with('/')) return std::nullopt;
+  return *url;
+}
+
+/// Name or address without brackets.
+std::string bare_host(const boost::urls::url_view& url) {
+  std::string host{url.encoded_host()};
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
 bool numeric_loopback(const boost::urls::url_view& url) {
-  const std::string host{url.host_address()};
+  const std::string host = bare_host(url);
   in_addr v4{};
   in6_addr v6{};
   if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
@@ -50,7 +66,7 @@ bool numeric_loopback(const boost::urls::url_view& url) {
 class Exchange {
  public:
   Exchange(const boost::urls::url_view& url, const HttpsOptions& options) : tls_{asio::ssl::context::tls_client} {
-    host_ = std::string{url.host_address()};
+    host_ = bare_host(url);
     secure_ = url.scheme() == "https";
     port_ = url.has_port() && !url.port().empty() ? std::string{url.port()} : secure_ ? "443" : "80";
     request_.version(11);
@@ -155,8 +171,8 @@ void append_escaped(std::string& out, std::string_view text) {
 }  // namespace
 
 absl::Status check_url(std::string_view text, bool loopback_http) {
-  const auto url = boost::urls::parse_uri(boost::core::string_view{text.data(), text.size()});
-  if (!url || url->host().empty() || url->has_userinfo() || url->has_fragment())
+  const auto url = parse_url(text);
+  if (!url || url->has_userinfo() || url->has_fragment())
     return absl::InvalidArgumentError(cat("'", text, "' is not a URL with a host, without user and fragment"));
   if (url->scheme() == "https") return absl::OkStatus();
   if (url->scheme() != "http") return absl::InvalidArgumentError(cat("'", text, "' must start with https://"));
@@ -166,8 +182,8 @@ absl::Status check_url(std::string_view text, bool loopback_http) {
 }
 
 std::string origin_of(std::string_view text) {
-  const auto url = boost::urls::parse_uri(boost::core::string_view{text.data(), text.size()});
-  if (!url || url->host().empty()) return {};
+  const auto url = parse_url(text);
+  if (!url) return {};
   const std::string scheme = lower(std::string{url->scheme()});
   const std::string port = url->has_port() && !url->port().empty() ? std::string{url->port()} : scheme == "http" ? "80" : "443";
   return cat(scheme, "://", lower(std::string{url->encoded_host()}), ":", port);
@@ -175,13 +191,13 @@ std::string origin_of(std::string_view text) {
 
 absl::StatusOr<HttpsAnswer> https_get(const std::string& url, const HttpsOptions& options) {
   if (auto status = check_url(url, true); !status.ok()) return status;
-  Exchange exchange{*boost::urls::parse_uri(url), options};
+  Exchange exchange{*parse_url(url), options};
   return exchange.run(url, options);
 }
 
 absl::StatusOr<HttpsAnswer> https_post(const std::string& url, const std::map<std::string, Secret>& form, const HttpsOptions& options) {
   if (auto status = check_url(url, true); !status.ok()) return status;
-  Exchange exchange{*boost::urls::parse_uri(url), options};
+  Exchange exchange{*parse_url(url), options};
   std::string body;
   for (const auto& [name, value] : form) {
     body += cat(body.empty() ? "" : "&", name, "=");

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "observability/core_dumps.hpp"
 #include "observability/log.hpp"
 #include "observability/text.hpp"
 #include "programs/gateway/command_line.hpp"
@@ -119,6 +120,8 @@ int preflight(const CommandLine& flags, const Environment& environment) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (!openshell::forbid_core_dumps())
+    return fail(absl::FailedPreconditionError("core dumps can not be switched off: setrlimit(RLIMIT_CORE) failed"));
   const Environment environment = Environment::of_process();
   const auto flags = CommandLine::parse({argv + 1, argv + argc}, environment);
   if (!flags.ok()) return fail(flags.status(), kUsage);

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "observability/core_dumps.hpp"
 #include "programs/supervisor/options.hpp"
 #include "programs/supervisor/readiness.hpp"
 #include "programs/supervisor/supervisor.hpp"
@@ -52,6 +53,10 @@ int health(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (!openshell::forbid_core_dumps()) {
+    std::fprintf(stderr, "openshell-supervisor: core dumps can not be switched off\n");
+    return kExitStartup;
+  }
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (!arguments.empty() && arguments.front() == "health") return health(arguments);
   if (!arguments.empty() && arguments.front() == "--version") {
