@@ -69,6 +69,7 @@ class Exchange {
     host_ = bare_host(url);
     secure_ = url.scheme() == "https";
     port_ = url.has_port() && !url.port().empty() ? std::string{url.port()} : secure_ ? "443" : "80";
+    request_.method(http::verb::get);
     request_.version(11);
     request_.target(url.encoded_target().empty() ? "/" : std::string{url.encoded_target()});
     request_.set(http::field::host, std::string{url.encoded_host_and_port()});

@@ -172,7 +172,7 @@ class Issuer:
     def claims(self, **changes):
         now = int(time.time())
         claims = {"iss": self.url, "aud": self.AUDIENCE, "sub": self.subject, "preferred_username": f"{self.subject}@example.test",
-                  "iat": now, "exp": now + self.lifetime, "realm_access": {"roles": self.roles}}
+                  "jti": uuid.uuid4().hex, "iat": now, "exp": now + self.lifetime, "realm_access": {"roles": self.roles}}
         claims.update(changes)
         return {name: value for name, value in claims.items() if value is not None}
 
