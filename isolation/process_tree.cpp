@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kKillGrace{2000};
 constexpr int kPassPauseMs = 2;      ///< how long a stop signal may take to arrive before the next pass looks
 constexpr int kScanIntervalMs = 20;  ///< longest wait between two looks while processes end
 
-/// Fields 3 to 5 of /proc/<pid>/stat; the name in field 2 may hold anything, so the last ')' ends it.
+/// Fields 3 to 7 of /proc/<pid>/stat; the name in field 2 may hold anything, so the last ')' ends it.
 bool read_entry(pid_t pid, ProcessEntry& entry) {
   std::array<char, 32> path{};
   std::snprintf(path.data(), path.size(), "/proc/%d/stat", pid);
@@ -38,7 +38,10 @@ bool read_entry(pid_t pid, ProcessEntry& entry) {
   std::array<char, 512> text{};
   if (!file || ::read(file.get(), text.data(), text.size() - 1) <= 0) return false;
   const char* rest = std::strrchr(text.data(), ')');
-  if (rest == nullptr || std::sscanf(rest + 1, " %c %d %d", &entry.state, &entry.ppid, &entry.pgid) != 3) return false;
+  int session = 0, terminal = 0;
+  if (rest == nullptr || std::sscanf(rest + 1, " %c %d %d %d %d", &entry.state, &entry.ppid, &entry.pgid, &session, &terminal) != 5)
+    return false;
+  entry.terminal = terminal != 0;
   entry.pid = pid;
   return true;
 }
@@ -176,12 +179,12 @@ absl::Status ProcessTree::State::end_all(const Select& select, std::chrono::mill
     for (const auto& process : processes) {
       const FileDescriptor pidfd = open_pidfd(process.pid);
       for (int signal : signals)
-        if (pidfd) send_by_pidfd(pidfd.get(), signal);
+        if (pidfd && (signal != SIGHUP || process.terminal)) send_by_pidfd(pidfd.get(), signal);
     }
   };
   auto processes = select();
   if (!processes.ok()) return processes.status();
-  send(*processes, {SIGTERM, SIGCONT});
+  send(*processes, {SIGTERM, SIGHUP, SIGCONT});  // a shell on a terminal ignores the first and ends by the second
   const auto soft = Clock::now() + grace;
   const auto hard = soft + kKillGrace;
   for (;;) {

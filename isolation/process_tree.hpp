@@ -35,7 +35,8 @@ struct ProcessEntry {
   pid_t pid = 0;
   pid_t ppid = 0;
   pid_t pgid = 0;
-  char state = '?';  ///< as in /proc/<pid>/stat: R S D T t Z X
+  char state = '?';       ///< as in /proc/<pid>/stat: R S D T t Z X
+  bool terminal = false;  ///< it has a controlling terminal
 };
 
 /// The descendants of one process, by default of the caller: the sandbox is PID 1 or a child subreaper, so nothing escapes by double
@@ -60,8 +61,8 @@ class ProcessTree {
   absl::Status resume();
   [[nodiscard]] bool frozen() const;
 
-  /// SIGTERM (and SIGCONT) to all, `grace` to go, then SIGKILL in passes until none is left but zombies. DeadlineExceeded when some stay 2
-  /// s beyond.
+  /// SIGTERM (then SIGHUP where there is a terminal, and SIGCONT) to all, `grace` to go, then SIGKILL in passes until none is left but
+  /// zombies. DeadlineExceeded when some stay 2 s beyond.
   absl::Status terminate(std::chrono::milliseconds grace);
   /// The same for one launch.
   absl::Status terminate(JobTag job, std::chrono::milliseconds grace);

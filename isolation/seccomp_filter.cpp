@@ -251,8 +251,8 @@ void restrict_processes(Builder& builder) {
 
   // Signals with a chosen owner would be sent by the kernel.
   for (scmp_datum_t command : {8, 10, 15}) builder.rule(deny(EPERM), CALL(fcntl), {equals(1, command)});  // F_SETOWN, F_SETSIG, F_SETOWN_EX
-  for (scmp_datum_t request : {0x8901, 0x8902, 0x5412, 0x541c})
-    builder.rule(deny(EPERM), CALL(ioctl), {equals(1, request)});  // FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX
+  // FIOSETOWN, SIOCSPGRP; TIOCSTI and TIOCLINUX type for others; TIOCSETD reaches line disciplines that no program here needs.
+  for (scmp_datum_t request : {0x8901, 0x8902, 0x5412, 0x541c, 0x5423}) builder.rule(deny(EPERM), CALL(ioctl), {equals(1, request)});
 }
 
 }  // namespace

@@ -122,8 +122,6 @@ class MainSession::Impl : public std::enable_shared_from_this<Impl> {
     return with([&](Actions& actions) -> absl::StatusOr<std::uint64_t> {
       if (!closed_.ok()) return absl::FailedPreconditionError(closed_.message());
       if (process_id_.empty()) return absl::FailedPreconditionError("the main process was not started");
-      if (finished_ && expectation_ != Expectation::pending)
-        return absl::FailedPreconditionError("canonical main process already finished");
       expectation_ = Expectation::satisfied;
       holding_for_declared_ = false;
       const auto number = ++last_number_;

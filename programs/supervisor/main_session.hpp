@@ -27,8 +27,8 @@ class MainAttachment;
 /// Back-pressure: a client that reads is never overrun. While the input owner (or a declared attachment that is still awaited) lags, the
 /// process waits; one that reads nothing for `stalled` is overrun and told so. Viewers never slow the process.
 ///
-/// Exit: behind all output, and only when the gateway has acknowledged it (`acknowledged`). With a declared attachment the session stays
-/// attachable after the exit until that one attachment has been served.
+/// Exit: behind all output, and only when the gateway has acknowledged it (`acknowledged`). Output and exit stay here for later clients;
+/// what a declared attachment changes is that the end of the sandbox waits for it (`drain`).
 class MainSession : public std::enable_shared_from_this<MainSession> {
  public:
   struct Limits {
@@ -59,8 +59,7 @@ class MainSession : public std::enable_shared_from_this<MainSession> {
 
   [[nodiscard]] bool has_terminal() const;
 
-  /// A follower from the oldest retained output on. FailedPrecondition with the reason: main never ran, or it has finished and nobody is
-  /// awaited ("canonical main process already finished").
+  /// A follower from the oldest retained output on, also after the exit. FailedPrecondition with the reason: main never ran, or is lost.
   absl::StatusOr<std::shared_ptr<MainAttachment>> attach();
 
  private:

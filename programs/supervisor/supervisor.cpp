@@ -457,6 +457,8 @@ class Process {
     if (!process_id_.empty() && !boundary_->lost()) {
       if (!main_code_) {
         (void)boundary_->call_and_wait(boundary::Signal{process_id_, boundary::ProcessSignal::term}, kMainGrace);
+        if (options_.interactive)  // an interactive shell ignores SIGTERM: it ends with its terminal
+          (void)boundary_->call_and_wait(boundary::Signal{process_id_, boundary::ProcessSignal::hangup}, kMainGrace);
         const auto until = std::chrono::steady_clock::now() + kMainGrace;
         while (!main_code_) {
           auto event = events_.pop(until);

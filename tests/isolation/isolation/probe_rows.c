@@ -287,6 +287,11 @@ static int siocspgrp(void) {
   return result(ioctl(0, 0x8902, &pid));
 }
 static int tiocsti(void) { return result(ioctl(0, TIOCSTI, "x")); }
+static int tiocsti_high(void) { return result((int)syscall(SYS_ioctl, 0, 0x100000000UL | TIOCSTI, "x")); }
+static int tiocsetd(void) {
+  const int discipline = 0;
+  return result(ioctl(0, TIOCSETD, &discipline));
+}
 static int tioclinux(void) { return result(ioctl(0, TIOCLINUX, "x")); }
 static int open_file(const char* path, int flags) {
   const int fd = open(path, flags, 0600);
@@ -513,6 +518,8 @@ static const struct {
     ROW(siocspgrp),
     ROW(tiocsti),
     ROW(tioclinux),
+    ROW(tiocsti_high),
+    ROW(tiocsetd),
     ROW(proc_mem),
     ROW(proc_environ),
     ROW(proc_maps),
