@@ -20,13 +20,27 @@ TOOLS = {
          "input_schema": {"type": "object", "properties": {"context": {"type": "string"}}, "required": ["context"]}},
         {"name": "push", "description": "Push a built image to the registry.", "method": "POST", "endpoint": "/push",
          "input_schema": {"type": "object", "properties": {"image": {"type": "string"}}, "required": ["image"]}},
+        {"name": "images", "description": "List the images that were built.", "method": "GET", "endpoint": "/images",
+         "input_schema": {"type": "object", "properties": {}}},
     ],
     "provisioner": [
         {"name": "provision", "description": "Clone a repository for the agent.", "method": "POST", "endpoint": "/repo/provision",
          "input_schema": {"type": "object", "properties": {"repository": {"type": "string"}}, "required": ["repository"]}},
+        {"name": "status", "description": "How far a repository's clone is.", "method": "GET", "endpoint": "/repo/status/{repository}",
+         "input_schema": {"type": "object", "properties": {"repository": {"type": "string"}}, "required": ["repository"]}},
     ],
 }
 MAX_BODY = 1 << 20  # bytes
+
+
+def openapi(role):
+    """The same tools as an OpenAPI document: one source, two forms."""
+    paths = {}
+    for tool in TOOLS[role]:
+        paths[tool["endpoint"]] = {tool["method"].lower(): {
+            "operationId": tool["name"], "summary": tool["description"], "responses": {"200": {"description": "done"}},
+            "requestBody": {"content": {"application/json": {"schema": tool["input_schema"]}}}}}
+    return {"openapi": "3.0.3", "info": {"title": role, "version": "1"}, "paths": paths}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -55,6 +69,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.authorized():
             if self.path == "/tools.json":
                 self.answer(200, TOOLS[self.role])
+            elif self.path == "/openapi.json":
+                self.answer(200, openapi(self.role))
+            elif self.path == "/images" and self.role == "builder":
+                self.answer(200, [])
+            elif self.path.startswith("/repo/status/") and self.role == "provisioner":
+                self.answer(200, {"repository": self.path.removeprefix("/repo/status/"), "state": "unknown"})
             else:
                 self.answer(404, {"error": f"no such path: {self.path}"})
 
@@ -66,7 +86,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(length)
         if not self.authorized():
             return None
-        if any(tool["endpoint"] == self.path for tool in TOOLS[self.role]):
+        if any(tool["endpoint"] == self.path and tool["method"] == "POST" for tool in TOOLS[self.role]):
             return self.answer(200, {"done": self.path, "received_bytes": len(body)})
         return self.answer(404, {"error": f"no such path: {self.path}"})
 
@@ -95,12 +115,13 @@ def main():
         context.load_cert_chain(options.tls_cert, options.tls_key)
         servers[1].socket = context.wrap_socket(servers[1].socket, server_side=True)
     for server in servers:
-        server.daemon_threads = True
+        server.daemon_threads = False
         threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"{options.role} listens on {options.bind_address} ports {', '.join(map(str, options.port))}", flush=True)
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     for server in servers:
         server.shutdown()
+        server.server_close()  # waits for the requests in flight
 
 
 if __name__ == "__main__":

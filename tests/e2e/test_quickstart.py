@@ -23,6 +23,7 @@ def stopped_afterwards():
 
 
 def test_twice_in_a_row_everything_is_as_it_should_be():
+    """HX-01, HX-20, HX-25, HX-43, HX-44, HX-46, HX-47, HX-48, HX-49, HX-51, HX-60, HX-61, HX-63, HX-64: the script checks each with a line of its own."""
     for _ in range(2):
         result = quickstart(os.environ["OPENSHELL_BUILD_DIR"])
         assert result.returncode == 0, result.stdout + result.stderr
