@@ -9,7 +9,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <caf/actor_system.hpp>
-#include <caf/actor_system_config.hpp>
 #include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
@@ -30,6 +29,7 @@
 #include "actors/sandbox/mediation_lease.hpp"
 #include "actors/sandbox/tree_control.hpp"
 #include "actors/sandbox/workload_files.hpp"
+#include "actors/supervision/sleeping_scheduler.hpp"
 #include "isolation/cgroup.hpp"
 
 namespace openshell::sandbox {
@@ -123,13 +123,6 @@ absl::Status check_pid_limit(bool required) {
   spdlog::warn("{}", text);
   return absl::OkStatus();
 }
-
-struct SystemConfig : caf::actor_system_config {
-  SystemConfig() {
-    set("scheduler.policy", caf::atom("sharing"));  // its idle workers sleep; stealing ones poll
-    set("scheduler.max-threads", 2);
-  }
-};
 
 /// The parts that run, in the order of their life.
 class Runtime {
@@ -248,7 +241,7 @@ class Runtime {
   Mechanisms mechanisms_;
   std::shared_ptr<DnsStub> dns_;
   asio::io_context& io_;
-  SystemConfig config_;
+  SleepingScheduler config_{2};
   caf::actor_system system_;
   Boundary boundary_;
   std::mutex channel_mutex_;

@@ -1,7 +1,6 @@
 #include "api/sandboxes/control_plane.hpp"
 
 #include <caf/actor_system.hpp>
-#include <caf/actor_system_config.hpp>
 #include <caf/all.hpp>
 
 #include <signal.h>
@@ -13,6 +12,7 @@
 
 #include "actors/gateway/attachments.hpp"
 #include "actors/gateway/gateway_tree.hpp"
+#include "actors/supervision/sleeping_scheduler.hpp"
 #include "api/sandboxes/plane.hpp"
 #include "api/tokens.hpp"
 #include "drivers/driver.hpp"
@@ -175,7 +175,7 @@ class ActorPlane : public ControlPlane {
   }
 
   ControlPlaneOptions options_;
-  caf::actor_system_config config_;
+  SleepingScheduler config_{std::clamp(std::thread::hardware_concurrency(), 2U, 8U)};
   caf::actor_system system_;
   drivers::Capabilities capabilities_;
   std::unique_ptr<gateway::GatewayTree> tree_;

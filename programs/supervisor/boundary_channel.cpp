@@ -20,6 +20,7 @@ namespace wire = sandbox::protocol::v1;
 
 constexpr int kMaxWindowBytes = 65'536;
 constexpr int kReconnectMs = 100;
+constexpr int kConnectMs = 5'000;  // a whole attempt, TLS included: on a busy host a handshake takes its time
 
 struct ChunkTraits {
   static constexpr std::size_t kMaxBytes = boundary::kMaxChunkBytes;
@@ -101,7 +102,7 @@ absl::StatusOr<std::shared_ptr<BoundaryChannel>> BoundaryChannel::make(const bou
   arguments.SetSslTargetNameOverride(descriptor.tls_server_name);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a new channel is a new connection
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);  // the limit of an attempt, whatever its name says
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kMaxWindowBytes);
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);

@@ -1,5 +1,8 @@
 #include "programs/supervisor/boundary_client.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -10,6 +13,12 @@ bool transport_failed(const absl::StatusOr<Opened>& answer) { return !answer.ok(
 
 /// A refusal that a later attempt may not meet: the runtime has not seen the end of the old connection yet.
 bool still_occupied(const absl::Status& status) { return status.code() == absl::StatusCode::kResourceExhausted; }
+
+/// False where an attempt to connect would fail for sure, which costs a thousand times as much as this look.
+bool listens(const boundary::Transport& transport) {
+  const auto* unix_socket = std::get_if<boundary::UnixTransport>(&transport);
+  return unix_socket == nullptr || access(unix_socket->socket_path.c_str(), F_OK) == 0;
+}
 
 }  // namespace
 
@@ -75,16 +84,24 @@ absl::StatusOr<boundary::Response> BoundaryClient::ask(BoundaryChannel& channel,
 }
 
 absl::StatusOr<boundary::ImagePolicy> BoundaryClient::discover_policy(const std::function<bool()>& stopping) {
-  const auto give_up = std::chrono::steady_clock::now() + kSlowCallDeadline;
+  const auto begin = std::chrono::steady_clock::now(), give_up = begin + kSlowCallDeadline;
+  // The sandbox starts beside the supervisor and mostly listens a few milliseconds later: a pause grows with what was waited for already.
+  const auto pause = [&] {
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+    std::unique_lock lock{mutex_};
+    wake_.wait_for(lock, std::clamp(waited / 16, limits_.first_pause, limits_.retry_pause), [this] { return stopping_; });
+    return stopping_;
+  };
+  while (!listens(descriptor_.transport) && !stopping() && std::chrono::steady_clock::now() < give_up) {
+    if (pause()) return absl::CancelledError("the supervisor is stopping");
+  }
   while (true) {
     auto connected = connect();
     if (!connected.ok()) return connected.status();
     auto answer = ask(**connected, make_uuid(), boundary::DiscoverPolicy{}, kCallDeadline);
     if (answer.ok()) return result_as<boundary::ImagePolicy>(*answer);
     if (stopping() || std::chrono::steady_clock::now() >= give_up) return answer.status();
-    std::unique_lock lock{mutex_};
-    wake_.wait_for(lock, limits_.retry_pause, [this] { return stopping_; });
-    if (stopping_) return absl::CancelledError("the supervisor is stopping");
+    if (pause()) return absl::CancelledError("the supervisor is stopping");
   }
 }
 

@@ -34,6 +34,7 @@ class BoundaryClient : public std::enable_shared_from_this<BoundaryClient> {
  public:
   struct Limits {
     std::chrono::milliseconds recovery_window{30'000};
+    std::chrono::milliseconds first_pause{1};        ///< before the sandbox is looked for again, growing to `retry_pause`
     std::chrono::milliseconds retry_pause{100};      ///< between connections
     std::chrono::milliseconds call_retry_pause{25};  ///< before a call is repeated on a repaired link
   };

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "actors/introspection/directory.hpp"
+#include "actors/supervision/sleeping_scheduler.hpp"
 #include "actors/supervisor/log_push.hpp"
 #include "actors/supervisor/root.hpp"
 #include "api/gateway_client/gateway_client.hpp"
@@ -496,7 +497,7 @@ class Process {
 
   const Options& options_;
   EventBox& events_;
-  caf::actor_system_config config_;
+  SleepingScheduler config_{2};
   std::string instance_id_;
   std::shared_ptr<TimerThread> timers_ = std::make_shared<TimerThread>();
   std::shared_ptr<api::TokenSlots> tokens_;
