@@ -58,7 +58,7 @@ constexpr std::array kServeFlags{
 };
 
 constexpr std::array kCertificateFlags{
-    Flag{"output-dir", "", Kind::kValue, "DIR  write the files below DIR"},
+    Flag{"output-dir", "", Kind::kValue, "DIR  write the files below DIR (default: where the gateway looks for them)"},
     Flag{"server-san", "", Kind::kList, "NAME  further name or address of the server certificate"},
     Flag{"dry-run", "", Kind::kSwitch, "print certificates and keys, write nothing"},
     Flag{"no-client-copy", "", Kind::kSwitch, "do not copy the client bundle to the user's configuration"},

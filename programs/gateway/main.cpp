@@ -39,13 +39,18 @@ int generate(const CommandLine& flags, const Environment& environment) {
     std::fputs(text->c_str(), stdout);
     return 0;
   }
-  const auto directory = flags.find("output-dir");
-  if (!directory)
+  auto places = Places::find(environment, ::geteuid());
+  auto directory = flags.find("output-dir");
+  if (!directory && flags.has("namespace"))
     return fail(absl::InvalidArgumentError("generate-certs needs --output-dir DIR (Kubernetes secrets are not available in this build)"),
                 kUsage);
+  if (!directory) {  // where this user's gateway looks for them
+    if (!places.ok()) return fail(places.status());
+    if (auto status = places->make(::geteuid()); !status.ok()) return fail(status);
+    directory = places->tls;
+  }
   if (flags.has("jwt-only")) return fail(absl::InvalidArgumentError("--jwt-only conflicts with --output-dir"), kUsage);
   options.directory = *directory;
-  auto places = Places::find(environment, ::geteuid());
   if (!flags.has("no-client-copy") && places.ok() && !places->user_config.empty())
     options.client_copy = cat(places->user_config, "/gateways/openshell/mtls");
   auto said = generate_certs(options);

@@ -204,7 +204,7 @@ absl::Status Startup::reject(const ConfigSnapshot& snapshot, std::uint64_t envir
 
 /// Until a configuration is accepted: fetch, complete, build, report. A rejected one is tried again when it changed; the gateway's window
 /// decides the end.
-absl::StatusOr<Candidate> Startup::admit(std::unique_ptr<PreparedRuntime>& prepared) {
+absl::StatusOr<Candidate> Startup::admit(EgressRuntime& runtime, std::unique_ptr<PreparedRuntime>& prepared) {
   std::uint64_t failed_revision = 0;
   while (true) {
     auto snapshot = config();
@@ -231,7 +231,7 @@ absl::StatusOr<Candidate> Startup::admit(std::unique_ptr<PreparedRuntime>& prepa
         continue;  // a write came between the two: fetch both again
       }
       Candidate candidate{*snapshot, provider_environment, true, true};
-      auto built = runtime_.prepare(candidate);
+      auto built = runtime.prepare(candidate);
       if (built.ok()) {
         AdmissionReport accepted{AdmissionState::accepted,
                                  snapshot->version,
@@ -275,15 +275,17 @@ absl::Status Startup::bind(const Candidate& admitted) {
   return write_confirmed(options_.state_dir, boundary_->descriptor().generation);
 }
 
-absl::StatusOr<Started> Startup::run(const PublicCa& ca, const std::function<void()>& serve) {
+absl::Status Startup::introduce() {
   if (auto status = register_instance(); !status.ok()) return status;
   auto image = image_policy();  // also waits until the sandbox listens
-  if (!image.ok() && image.status().code() != absl::StatusCode::kInvalidArgument) return image.status();
+  return image.ok() || image.status().code() == absl::StatusCode::kInvalidArgument ? absl::OkStatus() : image.status();
+}
 
+absl::StatusOr<Started> Startup::run(EgressRuntime& runtime, const PublicCa& ca, const std::function<void()>& serve) {
   std::unique_ptr<PreparedRuntime> prepared;
   Candidate admitted;
   while (true) {
-    auto candidate = admit(prepared);
+    auto candidate = admit(runtime, prepared);
     if (!candidate.ok()) return candidate.status();
     admitted = *std::move(candidate);
     auto bound = bind(admitted);
@@ -295,7 +297,7 @@ absl::StatusOr<Started> Startup::run(const PublicCa& ca, const std::function<voi
   }
 
   const auto child_environment = EgressRuntime::child_environment_of(*prepared);
-  runtime_.publish(std::move(prepared), [] {});
+  runtime.publish(std::move(prepared), [] {});
   serve();
 
   boundary::StartAgent start;

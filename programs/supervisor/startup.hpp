@@ -46,19 +46,21 @@ class Startup {
   /// Waits, or returns true at once when the process is to stop.
   using Pause = std::function<bool(std::chrono::milliseconds)>;
 
-  Startup(const Options& options, caf::actor_system& system, GatewayClient gateway, std::shared_ptr<BoundaryClient> boundary,
-          EgressRuntime& runtime, Pause pause, Limits limits)
+  Startup(const Options& options, caf::actor_system& system, GatewayClient gateway, std::shared_ptr<BoundaryClient> boundary, Pause pause,
+          Limits limits)
       : options_{options},
         system_{system},
         gateway_{std::move(gateway)},
         boundary_{std::move(boundary)},
-        runtime_{runtime},
         pause_{std::move(pause)},
         limits_{limits} {}
 
-  /// Registers, discovers and admits; publishes the admitted generation to the engine, attaches and confirms. `serve` runs when traffic may
-  /// be taken, before main. Cancelled: the process is to stop. Any other error ends the process.
-  absl::StatusOr<Started> run(const PublicCa& ca, const std::function<void()>& serve);
+  /// Registers at the gateway and waits until the sandbox listens. Needs no data plane, which is made meanwhile.
+  absl::Status introduce();
+
+  /// Admits; publishes the admitted generation to the engine, attaches and confirms. `serve` runs when traffic may be taken, before main.
+  /// Cancelled: the process is to stop. Any other error ends the process.
+  absl::StatusOr<Started> run(EgressRuntime& runtime, const PublicCa& ca, const std::function<void()>& serve);
 
  private:
   template <class T, class Call>
@@ -70,14 +72,13 @@ class Startup {
   absl::StatusOr<std::shared_ptr<sandbox::v1::SandboxPolicy>> image_policy();
   absl::StatusOr<bool> supply_policy(const ConfigSnapshot& snapshot);
   absl::Status reject(const ConfigSnapshot& snapshot, std::uint64_t environment_revision, const absl::Status& why, const char* text);
-  absl::StatusOr<Candidate> admit(std::unique_ptr<PreparedRuntime>& prepared);
+  absl::StatusOr<Candidate> admit(EgressRuntime& runtime, std::unique_ptr<PreparedRuntime>& prepared);
   absl::Status bind(const Candidate& admitted);
 
   const Options& options_;
   caf::actor_system& system_;
   const GatewayClient gateway_;
   const std::shared_ptr<BoundaryClient> boundary_;
-  EgressRuntime& runtime_;
   const Pause pause_;
   const Limits limits_;
   std::string fence_;           // the instance that the gateway knew before this one

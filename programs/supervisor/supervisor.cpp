@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <random>
 #include <sstream>
@@ -196,10 +197,13 @@ class Process {
   int run() {
     auto status = prepare();
     if (!status.ok()) return fail(status);
-    Startup startup{options_,  system_,   gateway_,
-                    boundary_, *runtime_, [this](std::chrono::milliseconds delay) { return events_.stop_within(delay); },
+    Startup startup{options_, system_, gateway_, boundary_, [this](std::chrono::milliseconds delay) { return events_.stop_within(delay); },
                     {}};
-    auto started = startup.run(public_ca_, [this] { serve(); });
+    // Roots are parsed and a CA is made while others are waited for: half of the time that this start takes.
+    auto engine = std::async(std::launch::async, [this] { return make_engine(boundary_->descriptor()); });
+    const auto introduced = startup.introduce();
+    if (status = engine.get(); !status.ok()) return end(fail(status));
+    auto started = introduced.ok() ? startup.run(*runtime_, public_ca_, [this] { serve(); }) : absl::StatusOr<Started>{introduced};
     if (!started.ok()) {
       if (started.status().code() == absl::StatusCode::kCancelled) return end(kExitStopped);
       return end(fail(started.status()));
@@ -234,7 +238,6 @@ class Process {
     log_push_options_.transport = std::make_shared<api::LogStream>(connection_);
     log_push_ = system_.spawn(log_push, log_push_options_, reporter("log_push"));
     logs_->on_fill([actor = log_push_](bool urgent) { caf::anon_send(actor, wake_atom::value, urgent); });
-    if (auto status = make_engine(launch->descriptor); !status.ok()) return status;
     boundary_ = BoundaryClient::make(std::move(launch->descriptor),
                                      [tokens = tokens_] { return tokens->sandbox_authorization(std::chrono::system_clock::now()); },
                                      instance_id_, timers_, {});

@@ -1,9 +1,11 @@
-// Runs a libFuzzer target under a compiler that has no libFuzzer: every file of the corpus first, then mutations of it until the time is
-// up. Arguments as libFuzzer's: [-max_total_time=SECONDS] [-seed=N] CORPUS... A crash leaves the input in crash-input and the seed on
-// stderr.
+// Runs a libFuzzer target under a compiler that has no libFuzzer: every file of the corpus first, then mutations of it until the runs are
+// done or the time is up. Arguments as libFuzzer's: [-max_total_time=SECONDS] [-seed=N] [-runs=N] CORPUS... The same seed and corpus give
+// the same inputs in the same order; the corpus is read sorted by name. Without a seed one is drawn and printed. A crash leaves the input
+// in crash-input and the seed on stderr.
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -80,7 +82,7 @@ Bytes mutate(const std::vector<Bytes>& corpus, std::mt19937_64& random) {
 
 int main(int argc, char** argv) {
   auto budget = std::chrono::seconds{30};
-  std::uint64_t seed = std::random_device{}();
+  std::uint64_t seed = std::random_device{}(), wanted_runs = UINT64_MAX;
   std::vector<Bytes> corpus;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -88,10 +90,16 @@ int main(int argc, char** argv) {
       budget = std::chrono::seconds{std::stol(argument.substr(16))};
     } else if (argument.starts_with("-seed=")) {
       seed = std::stoull(argument.substr(6));
+    } else if (argument.starts_with("-runs=")) {
+      wanted_runs = std::stoull(argument.substr(6));
     } else {
+      std::vector<std::filesystem::path> paths;
       for (const auto& entry : std::filesystem::recursive_directory_iterator(argument)) {
-        if (!entry.is_regular_file()) continue;
-        std::ifstream file{entry.path(), std::ios::binary};
+        if (entry.is_regular_file()) paths.push_back(entry.path());
+      }
+      std::sort(paths.begin(), paths.end());
+      for (const auto& path : paths) {
+        std::ifstream file{path, std::ios::binary};
         corpus.emplace_back(std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{});
       }
     }
@@ -106,8 +114,8 @@ int main(int argc, char** argv) {
   std::mt19937_64 random{seed};
   const auto end = std::chrono::steady_clock::now() + budget;
   std::uint64_t runs = 0;
-  while (std::chrono::steady_clock::now() < end) {
-    for (int i = 0; i < 64; ++i, ++runs) run(mutate(corpus, random));
+  while (runs < wanted_runs && std::chrono::steady_clock::now() < end) {
+    for (int i = 0; i < 64 && runs < wanted_runs; ++i, ++runs) run(mutate(corpus, random));
   }
   std::fprintf(stderr, "%llu runs, no crash\n", static_cast<unsigned long long>(runs));
   return 0;
