@@ -13,7 +13,8 @@ GET, GET_RATE = "GetSandbox p50, one connection", "GetSandbox rate, one connecti
 WRITES, WRITES_FLAT = "durable provider writes, 16 callers", "provider writes after 100,000 records, share of the first rate"
 IDLE = "gateway idle, private memory"
 END = "SIGTERM of the gateway with 5 sandboxes"
-NAMES = (START, HEALTH, HEALTH_RATE, GET, GET_RATE, WRITES, WRITES_FLAT, IDLE, END)
+REFUSED = "gateway memory after 10,000 refused creations, growth"
+NAMES = (START, HEALTH, HEALTH_RATE, GET, GET_RATE, WRITES, WRITES_FLAT, IDLE, REFUSED, END)
 
 
 def start(report, world):
@@ -68,6 +69,15 @@ def writes(report, world):
         gateway.end()
 
 
+def refusals(report, world):
+    """M1 of the reported faults: each refusal once leaked a megabyte. The first thousand fill what is kept between calls."""
+    name, pid = world.sandbox(), world.gateway.process.pid
+    world.grpc("refused", report.runs(1000, 200), 16, name)
+    before = pss_anonymous(pid)
+    world.grpc("refused", report.runs(10_000, 1000), 16, name)
+    report.add(REFUSED, pss_anonymous(pid) - before, "MiB", goal=1)
+
+
 def end(report, world):
     values = []
     for run in range(report.runs(5, 1)):
@@ -90,5 +100,7 @@ def run(report, world, build):
         small_calls(report, world)
     if report.wanted(WRITES, WRITES_FLAT):
         writes(report, world)
+    if report.wanted(REFUSED):
+        refusals(report, world)
     if report.wanted(END):
         end(report, world)

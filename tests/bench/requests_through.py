@@ -1,12 +1,18 @@
 """What inspection adds to one HTTP and one HTTPS request, beside proxies that open TLS, and how many a second 64 clients get.
 "Added" is the latency through it less the latency of the same request straight to the same server, measured in the same run."""
 
-from world import ALIAS, native
+import changes
+from openshell._proto import sandbox_pb2
+from world import ALIAS, fixed_endpoints, inspected, native, policy
 
 KINDS = {"HTTP keep-alive": ("http", 0), "HTTPS keep-alive": ("https", 0), "HTTP fresh": ("http", 1), "HTTPS fresh": ("https", 1)}
 RATES = {"HTTP": "http", "HTTPS": "https"}
 NAMES = tuple(f"{kind} request, added {share}, beside {rival}" for rival in ("squid", "mitmproxy") for kind in KINDS for share in ("p50", "p99")) + tuple(
     f"{kind} requests of 64 clients, beside {rival}" for rival in ("squid", "mitmproxy") for kind in RATES)
+
+
+RULES = "HTTP keep-alive request under 1,000 rules, times that under one"
+NAMES += (RULES,)
 
 
 def url_of(world, scheme, host):
@@ -52,8 +58,29 @@ def rates(report, world, proxies):
             report.add(name, ours, "1/s", goal=goal, rival=theirs, rival_name=rival if proxy else None, higher_is_better=True)
 
 
+def many_rules(report, world):
+    """M8 of the reported faults: the cost of a request grew with the number of rules. The rule that allows is the last one."""
+    options = {"url": url_of(world, "http", ALIAS), "count": report.runs(5000, 300), "warmup": 100}
+    one, many = policy(inspected(world.upstream.http)), policy(inspected(world.upstream.http))
+    rules = many.network_policies["bench"].endpoints[0].rules
+    del rules[:]
+    for number in range(999):
+        rules.add().allow.MergeFrom(sandbox_pb2.L7Allow(method="POST", path=f"/api/v{number}/**"))
+    rules.add().allow.MergeFrom(sandbox_pb2.L7Allow(method="GET", path="/**"))
+    took = []
+    for message in (one, many):
+        changes.wait_loaded(world, changes.set_policy(world, message))
+        took.append(world.inside("requests", **options)["p50_us"])
+    report.add(RULES, took[1] / took[0], "times", goal=1.2)
+    changes.set_policy(world, policy(*fixed_endpoints(world)))
+
+
 def run(report, world, build):
     world.sandbox()
+    if report.wanted(RULES):
+        many_rules(report, world)
+    if not report.wanted(*(name for name in NAMES if name != RULES)):
+        return
     proxies = world.proxies(build)
     latencies(report, world, proxies)
     rates(report, world, proxies)

@@ -1,6 +1,7 @@
 """What the themes measure in: a gateway, a sandbox that holds the load client, the upstream, and the load clients run natively or inside."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -14,6 +15,7 @@ from openshell._proto import openshell_pb2, sandbox_pb2
 
 LOAD = BIN.parent / "bench"
 ALIAS = "host.openshell.internal"
+IN_MEMORY = next((place for place in ("/run", "/dev/shm") if os.access(place, os.W_OK) and f" {place} tmpfs " in pathlib.Path("/proc/mounts").read_text()), "/tmp")
 
 
 def milliseconds(action):
@@ -69,6 +71,11 @@ def inspected(port):
     return endpoint(port, protocol="rest", enforcement=sandbox_pb2.NETWORK_ENFORCEMENT_MODE_ENFORCE, rules=[rule])
 
 
+def fixed_endpoints(world):
+    """What the sandbox `bench` may reach: both HTTP ports inspected, the raw one passed."""
+    return inspected(world.upstream.http), inspected(world.upstream.https), endpoint(world.upstream.raw)
+
+
 class Upstream:
     """The load server with a certificate of a CA of its own."""
 
@@ -99,6 +106,7 @@ class World:
         self.root.chmod(0o711)
         self._upstream = self._client = self._gateway = self._proxies = None
         self.sandbox_made = False
+        self.run_folders = []
 
     @property
     def upstream(self):
@@ -110,6 +118,11 @@ class World:
         folder = self.root / name
         folder.mkdir(mode=0o711)
         gateway = Gateway(folder)
+        # /run is in memory on any Debian; where it is not, as in a container, something else that is stands for it.
+        run = pathlib.Path(tempfile.mkdtemp(prefix="ob-", dir=IN_MEMORY))
+        run.chmod(0o711)
+        self.run_folders.append(run)
+        gateway.environment["OPENSHELL_RUN_DIR"] = str(run)
         gateway.file.write_text(gateway.file.read_text() + f"""
 [openshell.supervisor]
 denial_flush_interval_secs = 1
@@ -145,7 +158,7 @@ additional_ca_bundle = "{self.upstream.ca}"
     def sandbox(self):
         """The one sandbox `bench`, under a policy that inspects the HTTP ports and passes the raw one."""
         if not self.sandbox_made:
-            self.create("bench", policy(inspected(self.upstream.http), inspected(self.upstream.https), endpoint(self.upstream.raw)))
+            self.create("bench", policy(*fixed_endpoints(self)))
             self.upload("bench", LOAD / "bench_client", "/sandbox/bench_client")
             self.sandbox_made = True
         return "bench"
@@ -214,4 +227,5 @@ additional_ca_bundle = "{self.upstream.ca}"
             self._gateway.end()
         if self._upstream:
             self._upstream.end()
-        shutil.rmtree(self.root, ignore_errors=True)
+        for folder in (self.root, *self.run_folders):
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,6 @@
 // Calls of the gateway at full speed over one connection: `bench_grpc ENDPOINT CA CERTIFICATE KEY VERB COUNT OUTSTANDING [NAME]`, verbs
-// `health`, `get` (GetSandbox NAME) and `provider` (CreateProvider NAME-<n>). One line of JSON as bench_client's.
+// `health`, `get` (GetSandbox NAME), `provider` (CreateProvider NAME-<n>) and `refused` (CreateSandbox of the NAME that is taken). One line
+// of JSON as bench_client's.
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
@@ -23,7 +24,8 @@ std::string content(const char* path) {
 // Keeps `outstanding` calls under way until `count` have ended. `Start` is given a context, a slot and what to call at the end.
 class Load {
  public:
-  Load(long count, long outstanding) : count_{count}, slots_(static_cast<std::size_t>(outstanding)) {}
+  Load(long count, long outstanding, grpc::StatusCode expected)
+      : count_{count}, expected_{expected}, slots_(static_cast<std::size_t>(outstanding)) {}
 
   template <class Start>
   int run(Start start) {
@@ -62,7 +64,7 @@ class Load {
       {
         const std::lock_guard lock{mutex_};
         values_.push_back(took);
-        if (!status.ok()) error_ = status.error_message();
+        if (status.error_code() != expected_) error_ = "an answer that was not expected: " + status.error_message();
       }
       next(at, start);
       const std::lock_guard lock{mutex_};
@@ -71,6 +73,7 @@ class Load {
   }
 
   const long count_;
+  const grpc::StatusCode expected_;
   std::vector<Slot> slots_;
   std::mutex mutex_;
   std::condition_variable done_;
@@ -91,7 +94,7 @@ void set_scope(openshell::datamodel::v1::WorkspaceSelector* scope) { scope->set_
 
 int main(int argc, char** argv) {
   if (argc < 8) {
-    std::fprintf(stderr, "usage: bench_grpc ENDPOINT CA CERTIFICATE KEY health|get|provider COUNT OUTSTANDING [NAME]\n");
+    std::fprintf(stderr, "usage: bench_grpc ENDPOINT CA CERTIFICATE KEY health|get|provider|refused COUNT OUTSTANDING [NAME]\n");
     return 2;
   }
   const auto channel = grpc::CreateChannel(argv[1], grpc::SslCredentials({content(argv[2]), content(argv[4]), content(argv[3])}));
@@ -103,7 +106,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const auto slots = static_cast<std::size_t>(outstanding);
-  Load load{count, outstanding};
+  Load load{count, outstanding, verb == "refused" ? grpc::StatusCode::ALREADY_EXISTS : grpc::StatusCode::OK};
   if (verb == "health") {
     std::vector<Messages<openshell::v1::HealthRequest, openshell::v1::HealthResponse>> m(slots);
     return load.run([&](grpc::ClientContext* context, std::size_t at, long, auto done) {
@@ -118,6 +121,17 @@ int main(int argc, char** argv) {
     }
     return load.run([&](grpc::ClientContext* context, std::size_t at, long, auto done) {
       stub->async()->GetSandbox(context, &m[at].request, &m[at].response, done);
+    });
+  }
+  if (verb == "refused") {
+    std::vector<Messages<openshell::v1::CreateSandboxRequest, openshell::v1::SandboxResponse>> m(slots);
+    for (auto& each : m) {
+      set_scope(each.request.mutable_workspace_scope());
+      each.request.set_name(name);
+      each.request.mutable_spec();
+    }
+    return load.run([&](grpc::ClientContext* context, std::size_t at, long, auto done) {
+      stub->async()->CreateSandbox(context, &m[at].request, &m[at].response, done);
     });
   }
   if (verb == "provider") {
