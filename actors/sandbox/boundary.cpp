@@ -245,6 +245,7 @@ void execute(Self self, const CallPtr& call) {
                  [&](const boundary::LoopbackConnect&) { with.loopback_connect(call); },
                  [&](const boundary::AcceptNetwork&) { self->send(with.broker, accept_atom::value, IncomingCall{call}); },
                  [&](const boundary::OpenMediation&) { self->send(with.lease, mediate_atom::value, IncomingCall{call}); },
+                 [&](const boundary::ResolveLinks&) { with.resolve_links(call); },
                  [&](const boundary::Introspect& request) { introspect(self, call, request); },
              },
              call->request()->envelope.request);

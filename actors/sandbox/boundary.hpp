@@ -35,6 +35,7 @@ struct BoundaryDependencies {
       measure;  ///< a Confirmed, or an Error when a fact no longer holds; takes < 1 ms
   std::function<void(ConnectionNumber)> close_connection;
   std::function<void(std::shared_ptr<Call>)> loopback_connect;
+  std::function<void(std::shared_ptr<Call>)> resolve_links;
   std::function<void(int code)> exit;  ///< once; the process ends soon after
   std::function<std::int64_t()> unix_seconds;
   std::chrono::milliseconds recovery_window{30'000};  ///< frozen so long, then everything ends

@@ -98,7 +98,9 @@ BoundaryMachine::Verdict BoundaryMachine::admit(const CallRequest& request) {
   const bool ending = link_ == Link::terminating || link_ == Link::terminal;
   if (ending && !std::holds_alternative<boundary::TerminateBoundary>(operation))
     return answer(ErrorKind::terminated, "sandbox boundary is terminated");
-  if (std::holds_alternative<boundary::DiscoverPolicy>(operation)) return {Action::execute};
+  if (std::holds_alternative<boundary::DiscoverPolicy>(operation) || std::holds_alternative<boundary::ResolveLinks>(operation)) {
+    return {Action::execute};  // they tell of the root only
+  }
   if (const auto* attach_request = std::get_if<boundary::Attach>(&operation)) return attach(request, *attach_request);
   if (std::holds_alternative<boundary::Confirm>(operation)) return confirm(request);
 

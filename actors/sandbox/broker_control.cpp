@@ -43,6 +43,7 @@ DenyReason reason_of(OpenDecision decision) {
     case OpenDecision::resource_exhausted:
       return DenyReason::ResourceExhausted;
     case OpenDecision::relay_ready:
+    case OpenDecision::relay_handover:
     case OpenDecision::mediation_unavailable:
       break;
   }
@@ -77,7 +78,7 @@ void pair(Self self) {
     auto open = std::move(state.opens.front());
     state.opens.pop_front();
     open->stream = std::make_shared<OpenStream>(
-        *state.io, [actor = caf::actor_cast<BrokerControl>(self), weak = std::weak_ptr{open}](OpenDecision decision) {
+        *state.io, state.handover, [actor = caf::actor_cast<BrokerControl>(self), weak = std::weak_ptr{open}](OpenDecision decision) {
           if (auto decided = weak.lock())
             caf::anon_send(actor, decide_atom::value, OpenEvent{std::move(decided)}, static_cast<std::int32_t>(decision));
         });
@@ -106,7 +107,7 @@ void opened(Self self, const std::shared_ptr<NetworkOpen>& open) {
 void decided(Self self, const std::shared_ptr<NetworkOpen>& open, OpenDecision decision) {
   auto& state = self->state;
   if (state.paired.erase(open->request.id) == 0) return;  // over already
-  if (decision != OpenDecision::relay_ready) {
+  if (decision != OpenDecision::relay_ready && decision != OpenDecision::relay_handover) {
     ++state.denied;
     state.gate->deny(open->request.id, reason_of(decision));
   } else {
@@ -155,7 +156,9 @@ void ActorDecider::ended(isolation::OpenId id, isolation::OpenEnd) {
   caf::anon_send(actor_, ended_atom::value, static_cast<std::uint64_t>(id));
 }
 
-BrokerControl::behavior_type broker_control(Self self, std::shared_ptr<OpenGate> gate, boost::asio::io_context* io, Directory directory) {
+BrokerControl::behavior_type broker_control(Self self, std::shared_ptr<OpenGate> gate, boost::asio::io_context* io,
+                                            std::shared_ptr<SocketHandover> handover, Directory directory) {
+  self->state.handover = std::move(handover);
   self->state.reporter = Reporter{directory, "broker_control", "broker_control", "sandbox"};
   self->state.gate = std::move(gate);
   self->state.io = io;

@@ -37,6 +37,7 @@ struct BrokerControlState {
   Reporter reporter;
   std::shared_ptr<OpenGate> gate;
   boost::asio::io_context* io = nullptr;
+  std::shared_ptr<SocketHandover> handover;  ///< null: relays go over their calls
   std::deque<std::shared_ptr<NetworkOpen>> opens;
   std::deque<std::shared_ptr<Call>> accepts;
   std::map<isolation::OpenId, std::shared_ptr<NetworkOpen>> paired;  // until decided or ended
@@ -47,7 +48,7 @@ struct BrokerControlState {
 
 /// Spawn detached.
 BrokerControl::behavior_type broker_control(BrokerControl::stateful_pointer<BrokerControlState> self, std::shared_ptr<OpenGate> gate,
-                                            boost::asio::io_context* io, Directory directory);
+                                            boost::asio::io_context* io, std::shared_ptr<SocketHandover> handover, Directory directory);
 
 /// The broker's decider: hands what the broker threads say to the actor.
 class ActorDecider final : public isolation::OpenDecider {

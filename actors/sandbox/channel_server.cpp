@@ -28,6 +28,7 @@
 #include <thread>
 
 #include "actors/sandbox/grpc_call.hpp"
+#include "isolation/boundary/socket_passing.hpp"
 #include "isolation/socket_address.hpp"
 
 #include <fmt/format.h>
@@ -43,11 +44,18 @@ namespace {
 
 constexpr std::size_t kPumpBytes = 16'384;  // one TLS record
 constexpr int kBacklog = 64;
-constexpr unsigned char kAlpn[] = {2, 'h', '2'};
+
+/// Both protocols in wire form (RFC 7301 3.1): h2, and the one of the hand-over connection.
+const std::string& alpn() {
+  static const std::string protocols =
+      std::string{"\x02h2"} + static_cast<char>(boundary::kHandoverAlpn.size()) + std::string{boundary::kHandoverAlpn};
+  return protocols;
+}
 
 int choose_alpn(SSL*, const unsigned char** out, unsigned char* out_length, const unsigned char* in, unsigned int in_length, void*) {
   unsigned char* chosen = nullptr;
-  if (SSL_select_next_proto(&chosen, out_length, kAlpn, sizeof kAlpn, in, in_length) != OPENSSL_NPN_NEGOTIATED)
+  const auto* ours = reinterpret_cast<const unsigned char*>(alpn().data());
+  if (SSL_select_next_proto(&chosen, out_length, ours, static_cast<unsigned>(alpn().size()), in, in_length) != OPENSSL_NPN_NEGOTIATED)
     return SSL_TLSEXT_ERR_ALERT_FATAL;
   *out = chosen;
   return SSL_TLSEXT_ERR_OK;
@@ -236,9 +244,14 @@ class ChannelServer::Impl : public std::enable_shared_from_this<ChannelServer::I
     const auto self = shared_from_this();
     const int family = std::holds_alternative<boundary::UnixListener>(options_.listener.endpoint) ? AF_UNIX : AF_INET;
     Stream stream{Socket{io_, Protocol{family, 0}, fd}, tls_};
-    const bool trusted = co_await handshake(stream);
+    const auto protocol = co_await handshake(stream);
     --handshakes_;
-    if (!trusted || stopping_ || connections_.size() >= kMaxConnections) co_return;
+    if (protocol == Spoken::kNone || stopping_ || connections_.size() >= kMaxConnections) co_return;
+    if (protocol == Spoken::kHandover) {
+      error_code error;
+      if (family == AF_UNIX && events_.handover) events_.handover(isolation::FileDescriptor{stream.next_layer().release(error)});
+      co_return;
+    }
     int pair[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) co_return;
     const ConnectionNumber number = ++last_number_;
@@ -259,7 +272,10 @@ class ChannelServer::Impl : public std::enable_shared_from_this<ChannelServer::I
     asio::post(reaper_, [connection]() mutable { connection->server.reset(); });
   }
 
-  asio::awaitable<bool> handshake(Stream& stream) {
+  enum class Spoken : std::uint8_t { kNone, kGrpc, kHandover };
+
+  /// kNone: it failed.
+  asio::awaitable<Spoken> handshake(Stream& stream) {
     error_code error;
     asio::steady_timer deadline{io_, options_.handshake_deadline};
     bool late = false;
@@ -276,7 +292,9 @@ class ChannelServer::Impl : public std::enable_shared_from_this<ChannelServer::I
     const unsigned char* protocol = nullptr;
     unsigned int length = 0;
     SSL_get0_alpn_selected(stream.native_handle(), &protocol, &length);
-    co_return !error && !late && length == 2;
+    if (error || late || length == 0) co_return Spoken::kNone;
+    const std::string_view chosen{reinterpret_cast<const char*>(protocol), length};
+    co_return chosen == boundary::kHandoverAlpn ? Spoken::kHandover : Spoken::kGrpc;
   }
 
   asio::awaitable<void> pump_in(Connection& connection) {

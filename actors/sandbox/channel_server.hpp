@@ -17,6 +17,7 @@
 #include "actors/sandbox/call.hpp"
 #include "isolation/boundary/launch_material.hpp"
 #include "isolation/boundary/session_token.hpp"
+#include "isolation/file_descriptor.hpp"
 
 namespace openshell::sandbox {
 
@@ -44,6 +45,8 @@ class ChannelServer {
     std::function<void(ConnectionNumber)> opened;
     std::function<void(ConnectionNumber)> closed;  ///< once per opened
     std::function<void(std::shared_ptr<Call>)> request;
+    /// A Unix connection whose handshake chose boundary::kHandoverAlpn; it is not counted as a connection. Empty: such are closed.
+    std::function<void(isolation::FileDescriptor)> handover = {};
   };
 
   /// Binds and listens; serves at once. Unix sockets get mode 0660; a stale socket file is replaced. Unimplemented for vsock.

@@ -112,7 +112,8 @@ class SocketRelay : public std::enable_shared_from_this<SocketRelay> {
 // ---- accept_network
 // ---------------------------------------------------------------------------------------------------------------------------------
 
-OpenStream::OpenStream(asio::io_context& io, Decide decide) : io_{io}, decide_{std::move(decide)} {}
+OpenStream::OpenStream(asio::io_context& io, std::shared_ptr<SocketHandover> handover, Decide decide)
+    : io_{io}, handover_{std::move(handover)}, decide_{std::move(decide)} {}
 OpenStream::~OpenStream() = default;
 
 void OpenStream::decided(boundary::OpenDecision decision) {
@@ -159,8 +160,18 @@ void OpenStream::take(std::string bytes) {
     return;
   }
   rest_ = decoder_.take_rest();
+  hand_over_ = *decision == boundary::OpenDecision::relay_handover;
   decided(*decision);
-  if (*decision != boundary::OpenDecision::relay_ready) call_->finish(CallEnd::done);
+  if (*decision != boundary::OpenDecision::relay_ready && !hand_over_) call_->finish(CallEnd::done);
+}
+
+void OpenStream::hand_over(const isolation::FileDescriptor& socket) {
+  const auto passed = handover_ ? handover_->pass(call_->request()->envelope.request_id, socket.get())
+                                : absl::UnavailableError("sockets are not handed over here");
+  if (passed.ok()) return call_->finish(CallEnd::done);
+  const linger now{1, 0};  // the workload sees a broken connection and not an end
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+  call_->finish(CallEnd::broken, std::string{passed.message()});
 }
 
 void OpenStream::received_end() {
@@ -197,6 +208,7 @@ void OpenStream::established(isolation::FileDescriptor socket) {
       self->call_->finish(CallEnd::broken, "open is over");
       return;
     }
+    if (self->hand_over_) return self->hand_over(*fd);
     sockaddr_storage name{};
     socklen_t length = sizeof name;
     ::getsockname(fd->get(), reinterpret_cast<sockaddr*>(&name), &length);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "actors/sandbox/call.hpp"
+#include "actors/sandbox/socket_handover.hpp"
 #include "isolation/boundary/framing.hpp"
 #include "isolation/file_descriptor.hpp"
 
@@ -24,7 +25,8 @@ class OpenStream : public CallStream, public std::enable_shared_from_this<OpenSt
   using Decide = std::function<void(boundary::OpenDecision)>;
 
   /// `decide` runs at most once, on the executor: with the supervisor's decision, or with mediation_unavailable when it broke off.
-  OpenStream(boost::asio::io_context& io, Decide decide);
+  /// `handover` takes the socket where the decision asks for it; null: such an open ends broken.
+  OpenStream(boost::asio::io_context& io, std::shared_ptr<SocketHandover> handover, Decide decide);
   ~OpenStream() override;
 
   /// From any thread, after a decision of RelayReady: the connected socket. An invalid one: the connect is over, the call ends.
@@ -40,14 +42,16 @@ class OpenStream : public CallStream, public std::enable_shared_from_this<OpenSt
 
  private:
   void take(std::string bytes);
+  void hand_over(const isolation::FileDescriptor& socket);
   void decided(boundary::OpenDecision decision);
   boost::asio::io_context& io_;
+  std::shared_ptr<SocketHandover> handover_;
   Decide decide_;  // empty once called
   std::shared_ptr<Call> call_;
   std::shared_ptr<SocketRelay> relay_;
   boundary::ProcessFrameDecoder decoder_;
   std::string rest_;  // relay bytes behind the decision
-  bool decided_ = false, over_ = false;
+  bool decided_ = false, over_ = false, hand_over_ = false;
 };
 
 /// Connects to `host`:`port` (a loopback or own address literal), answers the call and relays. `invalid` for another address, `unavailable`

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <caf/actor_system.hpp>
 #include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
@@ -25,6 +26,7 @@
 #include "actors/sandbox/environment.hpp"
 #include "actors/sandbox/exec_registry.hpp"
 #include "actors/sandbox/launcher_control.hpp"
+#include "actors/sandbox/link_resolver.hpp"
 #include "actors/sandbox/mechanisms.hpp"
 #include "actors/sandbox/mediation_lease.hpp"
 #include "actors/sandbox/tree_control.hpp"
@@ -140,6 +142,7 @@ class Runtime {
     ChannelServer::Events events;
     events.opened = [this](ConnectionNumber n) { caf::anon_send(boundary_, opened_atom::value, n); };
     events.closed = [this](ConnectionNumber n) { caf::anon_send(boundary_, closed_atom::value, n); };
+    events.handover = [handover = handover_](isolation::FileDescriptor connection) { handover->adopt(std::move(connection)); };
     events.request = [this](std::shared_ptr<Call> call) { caf::anon_send(boundary_, request_atom::value, IncomingCall{std::move(call)}); };
     auto channel = ChannelServer::start(std::move(options), std::move(events));
     if (!channel.ok()) return channel.status();
@@ -168,7 +171,7 @@ class Runtime {
     const auto& b = launch_.bootstrap;
     auto dir = system_.spawn(directory);
     auto tree = watched(system_.spawn<caf::detached>(tree_control, mechanisms_.tree, dir));
-    auto broker = watched(system_.spawn<caf::detached>(broker_control, make_open_gate(*mechanisms_.broker), &io_, dir));
+    auto broker = watched(system_.spawn<caf::detached>(broker_control, make_open_gate(*mechanisms_.broker), &io_, handover_, dir));
     mechanisms_.decider->serve(broker);
     LauncherDependencies with;
     with.launcher = mechanisms_.launcher.get();
@@ -198,6 +201,11 @@ class Runtime {
     deps.close_connection = [this](ConnectionNumber n) {
       const std::lock_guard lock{channel_mutex_};
       if (channel_) channel_->close(n);
+    };
+    deps.resolve_links = [this](std::shared_ptr<Call> call) {
+      asio::post(io_, [call = std::move(call)] {
+        call->respond(resolve_links(std::get<boundary::ResolveLinks>(call->request()->envelope.request)));
+      });
     };
     deps.loopback_connect = [this](std::shared_ptr<Call> call) { serve_loopback_connect(io_, std::move(call)); };
     deps.exit = [this](int code) { leave(code); };
@@ -240,6 +248,7 @@ class Runtime {
   Launch launch_;
   Mechanisms mechanisms_;
   std::shared_ptr<DnsStub> dns_;
+  std::shared_ptr<SocketHandover> handover_ = std::make_shared<SocketHandover>();
   asio::io_context& io_;
   SleepingScheduler config_{2};
   caf::actor_system system_;

@@ -12,8 +12,13 @@ namespace json = internal::json;
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kDecisions{"RelayReady",         "PolicyDenied",      "IdentityUnavailable",
-                                                     "InvalidDestination", "ResourceExhausted", "MediationUnavailable"};
+constexpr std::array<std::string_view, 7> kDecisions{"RelayReady",         "PolicyDenied",      "IdentityUnavailable",
+                                                     "InvalidDestination", "ResourceExhausted", "MediationUnavailable",
+                                                     "RelayHandover"};
+
+constexpr bool is_allowed(OpenDecision decision) {
+  return decision == OpenDecision::relay_ready || decision == OpenDecision::relay_handover;
+}
 
 std::string_view view(const json::string& text) { return {text.data(), text.size()}; }
 
@@ -120,17 +125,20 @@ absl::StatusOr<ExitStatus> decode_exit_status(std::string_view text) {
 
 std::string encode_open_decision(OpenDecision decision) {
   const std::string_view name = kDecisions[static_cast<std::size_t>(decision)];
-  return decision == OpenDecision::relay_ready ? fmt::format("\"{}\"", name) : fmt::format("{{\"Denied\":\"{}\"}}", name);
+  return is_allowed(decision) ? fmt::format("\"{}\"", name) : fmt::format("{{\"Denied\":\"{}\"}}", name);
 }
 
 absl::StatusOr<OpenDecision> decode_open_decision(std::string_view text) {
   auto value = internal::parse_strict(text);
   if (!value.ok()) return value.status();
-  if (value->is_string() && view(value->get_string()) == kDecisions[0]) return OpenDecision::relay_ready;
+  for (const auto allowed : {OpenDecision::relay_ready, OpenDecision::relay_handover}) {
+    if (value->is_string() && view(value->get_string()) == kDecisions[static_cast<std::size_t>(allowed)]) return allowed;
+  }
   if (value->is_object() && value->get_object().size() == 1) {
     const json::value* denied = value->get_object().if_contains("Denied");
     for (std::size_t i = 1; denied != nullptr && denied->is_string() && i < kDecisions.size(); ++i) {
-      if (view(denied->get_string()) == kDecisions[i]) return static_cast<OpenDecision>(i);
+      const auto decision = static_cast<OpenDecision>(i);
+      if (!is_allowed(decision) && view(denied->get_string()) == kDecisions[i]) return decision;
     }
   }
   return absl::InvalidArgumentError("not a TCP decision");

@@ -227,9 +227,17 @@ struct Introspect {
   friend bool operator==(const Introspect&, const Introspect&) = default;
 };
 
-using Request =
-    std::variant<DiscoverPolicy, Attach, Confirm, ProbeProviderFiles, StartAgent, UpdateProviderEnvironment, AttachProcess, Wait, Signal,
-                 ExecSignal, Terminate, TerminateBoundary, Exec, Resize, LoopbackConnect, AcceptNetwork, OpenMediation, Introspect>;
+/// Which of these paths are symbolic links, and where they lead inside the workload's root: rules may name a program by a link, while the
+/// kernel names what runs. Answered before attach too.
+struct ResolveLinks {
+  static constexpr std::size_t kMaxPaths = 1'024;
+  std::vector<std::string> paths;  ///< absolute, at most kMaxPaths
+  friend bool operator==(const ResolveLinks&, const ResolveLinks&) = default;
+};
+
+using Request = std::variant<DiscoverPolicy, Attach, Confirm, ProbeProviderFiles, StartAgent, UpdateProviderEnvironment, AttachProcess,
+                             Wait, Signal, ExecSignal, Terminate, TerminateBoundary, Exec, Resize, LoopbackConnect, AcceptNetwork,
+                             OpenMediation, Introspect, ResolveLinks>;
 
 /// The `operation` word: "discover_policy", "attach" ...
 [[nodiscard]] std::string_view operation_name(const Request& request);
@@ -401,9 +409,16 @@ struct Introspected {
   friend bool operator==(const Introspected&, const Introspected&) = default;
 };
 
+/// Of the paths that were asked: those that are links, and those whose link is not followed, with the reason. A path in neither is no link.
+struct LinksResolved {
+  std::map<std::string, std::string> targets;  ///< real path, nothing of which the workload can rewrite
+  std::map<std::string, std::string> refused;
+  friend bool operator==(const LinksResolved&, const LinksResolved&) = default;
+};
+
 using Response = std::variant<Error, ImagePolicy, Attached, Confirmed, ProviderFilesSupported, Started, ProviderEnvironmentUpdated,
                               ProcessAttached, Exited, Signaled, Terminated, BoundaryTerminated, ExecStarted, Resized, PortConnected,
-                              NetworkConnected, MediationReady, Introspected>;
+                              NetworkConnected, MediationReady, Introspected, LinksResolved>;
 
 [[nodiscard]] std::string_view result_name(const Response& response);
 [[nodiscard]] std::string encode_response(std::string_view request_id, const Response& response);
@@ -428,7 +443,8 @@ enum class OpenDecision {
   identity_unavailable,
   invalid_destination,
   resource_exhausted,
-  mediation_unavailable
+  mediation_unavailable,
+  relay_handover  ///< allowed, and the relay socket itself is to be passed over the hand-over connection (socket_passing.hpp)
 };
 [[nodiscard]] std::string encode_open_decision(OpenDecision decision);
 [[nodiscard]] absl::StatusOr<OpenDecision> decode_open_decision(std::string_view json);

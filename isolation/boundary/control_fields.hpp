@@ -147,6 +147,11 @@ void fields(F& f, Introspect& x) {
   f("max_actors", x.max_actors), f("max_bytes", x.max_bytes);
 }
 
+template <class F>
+void fields(F& f, ResolveLinks& x) {
+  f("paths", x.paths);
+}
+
 // Responses.
 template <class F>
 void fields(F& f, Error& x) {
@@ -246,6 +251,10 @@ void fields(F& f, ActorReport& x) {
 template <class F>
 void fields(F& f, Introspected& x) {
   f("epoch", x.epoch), f("seq", x.seq), f("left_out", x.left_out), f("actors", x.actors);
+}
+template <class F>
+void fields(F& f, LinksResolved& x) {
+  f("targets", x.targets), f("refused", x.refused);
 }
 
 }  // namespace openshell::boundary

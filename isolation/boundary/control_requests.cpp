@@ -24,7 +24,8 @@ constexpr std::array<std::string_view, std::variant_size_v<Request>> kOperations
                                                                                  "loopback_connect",
                                                                                  "accept_network",
                                                                                  "open_mediation",
-                                                                                 "introspect"};
+                                                                                 "introspect",
+                                                                                 "resolve_links"};
 
 constexpr std::string_view kExpiry = "exec_expires_at_unix_ms";
 
@@ -75,6 +76,8 @@ absl::Status check_request(const Request& request) {
       return absl::InvalidArgumentError("introspect.max_bytes out of range 1024..65536");
   } else if (const auto* connect = std::get_if<LoopbackConnect>(&request)) {
     if (connect->port == 0) return absl::InvalidArgumentError("loopback_connect.port is 0");
+  } else if (const auto* links = std::get_if<ResolveLinks>(&request)) {
+    if (links->paths.size() > ResolveLinks::kMaxPaths) return absl::InvalidArgumentError("resolve_links.paths has more than 1024 entries");
   }
   return absl::OkStatus();
 }

@@ -23,7 +23,8 @@ constexpr std::array<std::string_view, std::variant_size_v<Response>> kResults{"
                                                                                "port_connected",
                                                                                "network_connected",
                                                                                "mediation_ready",
-                                                                               "introspected"};
+                                                                               "introspected",
+                                                                               "links_resolved"};
 
 template <std::size_t I = 0>
 absl::StatusOr<Response> decode_result(std::size_t index, const json::object& object) {

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -13,6 +14,19 @@
 namespace openshell::supervisor {
 namespace {
 
+/// Where the profile of a static credential puts it. The interface has no field of its own for that: it comes as the profile's credential
+/// under the key, in the map of those that are granted at run time, and without a grant.
+egress::CredentialPlacement placement_of(const v1::GetSandboxProviderEnvironmentResponse& response, const std::string& key) {
+  const auto found = response.dynamic_credentials().find(key);
+  if (found == response.dynamic_credentials().end() || found->second.has_token_grant()) return {};
+  const auto& credential = found->second;
+  std::string style = credential.auth_style();
+  std::transform(style.begin(), style.end(), style.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  if (style == "query") return {{}, credential.query_param(), {}};
+  if (style == "path") return {{}, {}, credential.path_template()};
+  return {credential.header_name(), {}, {}};
+}
+
 egress::ProviderEnvironment to_environment(const v1::GetSandboxProviderEnvironmentResponse& response) {
   egress::ProviderEnvironment out;
   out.revision = response.provider_env_revision();
@@ -21,12 +35,32 @@ egress::ProviderEnvironment to_environment(const v1::GetSandboxProviderEnvironme
     out.expires.emplace(key, std::chrono::system_clock::time_point{std::chrono::seconds{time.seconds()}});
   }
   for (const auto& [key, binding] : response.static_credential_bindings()) {
-    egress::CredentialBinding to{{}, binding.credential_identity(), binding.workload_credential_handle()};
+    egress::CredentialBinding to{{}, binding.credential_identity(), binding.workload_credential_handle(), placement_of(response, key)};
     for (const auto& endpoint : binding.endpoints()) to.endpoints.push_back({endpoint.host(), endpoint.port(), endpoint.path()});
     out.bindings.emplace(key, std::move(to));
   }
   out.non_secret.assign(response.non_secret_environment_keys().begin(), response.non_secret_environment_keys().end());
   return out;
+}
+
+policy::MatcherOptions options_with(const std::map<std::string, std::string>& links) {
+  policy::MatcherOptions options;
+  options.symlink_targets.assign(links.begin(), links.end());
+  return options;
+}
+
+constexpr std::size_t kMaxWarned = 1'024;
+
+/// The programs that rules name by a whole path. What could be a link among them has to be asked.
+std::vector<std::string> literal_programs(const policy::Matcher& matcher) {
+  std::set<std::string> out;
+  for (const auto& [key, rule] : matcher.policy().network_policies()) {
+    for (const auto& binary : rule.binaries()) {
+      if (binary.path().starts_with('/') && binary.path().find('*') == std::string::npos) out.insert(binary.path());
+      if (out.size() == boundary::ResolveLinks::kMaxPaths) return {out.begin(), out.end()};
+    }
+  }
+  return {out.begin(), out.end()};
 }
 
 }  // namespace
@@ -47,7 +81,7 @@ absl::StatusOr<std::unique_ptr<PreparedRuntime>> EgressRuntime::prepare(const Ca
     if (!candidate.snapshot.policy) return absl::FailedPreconditionError("the configuration holds no policy");
     auto policy = *candidate.snapshot.policy;
     if (auto status = policy::admit_effective(policy); !status.ok()) return status;
-    auto matcher = policy::Matcher::compile(policy);
+    auto matcher = policy::Matcher::compile(policy, options_with(links_));
     if (!matcher.ok()) return matcher.status();
     generation.matcher = *std::move(matcher);
     prepared->endpoints = policy::endpoint_inventory(policy);
@@ -79,7 +113,7 @@ absl::StatusOr<std::unique_ptr<PreparedRuntime>> EgressRuntime::prepare(const Ca
 
 void EgressRuntime::publish(std::unique_ptr<PreparedRuntime> prepared, std::function<void()> done) {
   auto& ready = static_cast<Prepared&>(*prepared);
-  const std::lock_guard lock{mutex_};
+  std::unique_lock lock{mutex_};
   if (closed_) return done();  // it was prepared before that
   ready.generation->number = ++number_;
   matcher_ = ready.generation->matcher;
@@ -88,14 +122,58 @@ void EgressRuntime::publish(std::unique_ptr<PreparedRuntime> prepared, std::func
   std::map<EndpointBox::Place, std::string> ids;
   for (const auto& endpoint : endpoints_) ids.emplace(EndpointBox::Place{endpoint.policy, endpoint.index}, endpoint.id);
   box_->install(number_, std::move(ids));
-  engine_.publish(std::move(ready.generation), [done = std::move(done)](const egress::PublishReport&) { done(); });
+  generation_ = ready.generation;
+  quarantined_ = false;
+  engine_.publish(std::move(ready.generation), [this, done = std::move(done)](const egress::PublishReport&) { ask_for_links(done); });
   ledger_.commit(credentials_);
+}
+
+void EgressRuntime::ask_for_links(std::function<void()> done) {
+  std::vector<std::string> paths;
+  {
+    const std::lock_guard lock{mutex_};
+    if (resolver_ && matcher_ && !closed_) paths = literal_programs(*matcher_);
+  }
+  if (paths.empty()) return done();
+  resolver_(std::move(paths), [this, done = std::move(done)](absl::StatusOr<boundary::LinksResolved> answer) {
+    links_known(std::move(answer));
+    done();
+  });
+}
+
+/// The workload cannot change these links, so they change with the root only: most answers say what is known.
+void EgressRuntime::links_known(absl::StatusOr<boundary::LinksResolved> answer) {
+  if (!answer.ok()) {
+    spdlog::warn("links among the programs of the policy are not known: {}", std::string{answer.status().message()});
+    return;
+  }
+  const std::lock_guard lock{mutex_};
+  for (const auto& [path, why] : answer->refused) {
+    if (warned_.size() < kMaxWarned && warned_.insert(path).second)
+      spdlog::warn("the policy names {}, a symbolic link that is not followed: {}", path, why);
+  }
+  if (answer->targets == links_ || closed_) return;
+  links_ = std::move(answer->targets);
+  if (!matcher_ || !generation_) return;
+  auto matcher = policy::Matcher::compile(matcher_->policy(), options_with(links_));
+  if (!matcher.ok()) return;  // it compiled without them
+  matcher_ = *std::move(matcher);
+  if (quarantined_) return;
+  auto next = std::make_shared<egress::Generation>(*generation_);
+  next->matcher = matcher_;
+  next->number = ++number_;
+  generation_ = next;
+  std::map<EndpointBox::Place, std::string> ids;
+  for (const auto& endpoint : endpoints_) ids.emplace(EndpointBox::Place{endpoint.policy, endpoint.index}, endpoint.id);
+  box_->install(number_, std::move(ids));
+  engine_.publish(std::move(next));
 }
 
 void EgressRuntime::quarantine(const std::string& reason) {
   auto generation = std::make_shared<egress::Generation>();
   const std::lock_guard lock{mutex_};
   generation->number = ++number_;
+  quarantined_ = true;
   generation->quarantine_reason = reason;
   generation->host_gateway_ip = host_gateway_ip_;
   engine_.publish(std::move(generation));

@@ -1,14 +1,20 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "actors/endpoint_observer/endpoint_box.hpp"
 #include "actors/supervisor/ports.hpp"
 #include "egress/credentials.hpp"
 #include "egress/engine.hpp"
+#include "isolation/boundary/control.hpp"
 #include "policy/endpoint_inventory.hpp"
 
 namespace openshell::supervisor {
@@ -21,7 +27,15 @@ class EgressRuntime final : public RuntimeHost {
   EgressRuntime(egress::Engine& engine, std::optional<egress::IpAddress> host_gateway_ip, std::shared_ptr<EndpointBox> box)
       : engine_{engine}, host_gateway_ip_{host_gateway_ip}, box_{std::move(box)} {}
 
+  /// Asks the sandbox where symbolic links among the programs of the policy lead; any thread may answer, once.
+  using LinkResolver =
+      std::function<void(std::vector<std::string> paths, absl::AnyInvocable<void(absl::StatusOr<boundary::LinksResolved>)> answered)>;
+  /// Before the first publication. Without it links are not followed.
+  void resolve_links_with(LinkResolver resolver) { resolver_ = std::move(resolver); }
+
   absl::StatusOr<std::unique_ptr<PreparedRuntime>> prepare(const Candidate& candidate) override;
+  /// `done` runs when the generation is in force and its links are known (at most 5 s later): where they changed, a further generation with
+  /// the same policy was published for them.
   void publish(std::unique_ptr<PreparedRuntime> prepared, std::function<void()> done) override;
   void quarantine(const std::string& reason) override;
   /// Denies everything for the rest of the process: nothing is prepared or published any more. Any thread.
@@ -34,6 +48,9 @@ class EgressRuntime final : public RuntimeHost {
 
  private:
   struct Prepared;
+  using Links = std::map<std::string, std::string>;
+  void ask_for_links(std::function<void()> done);
+  void links_known(absl::StatusOr<boundary::LinksResolved> answer);
 
   egress::Engine& engine_;
   const std::optional<egress::IpAddress> host_gateway_ip_;
@@ -41,9 +58,14 @@ class EgressRuntime final : public RuntimeHost {
   std::vector<policy::InventoryEndpoint> endpoints_;  // of the policy that was published last
   egress::CredentialLedger ledger_;
   mutable std::mutex mutex_;
-  std::shared_ptr<const policy::Matcher> matcher_;   // in force, or before a quarantine
-  egress::CredentialLedger::Candidate credentials_;  // in force
+  std::shared_ptr<const policy::Matcher> matcher_;        // in force, or before a quarantine
+  egress::CredentialLedger::Candidate credentials_;       // in force
+  std::shared_ptr<const egress::Generation> generation_;  // in force
+  Links links_;                                           // as the sandbox said last
+  std::set<std::string> warned_;                          // links whose refusal was said
+  LinkResolver resolver_;
   std::uint64_t number_ = 0;
+  bool quarantined_ = false;
   bool closed_ = false;
 };
 

@@ -7,98 +7,13 @@
 #include <utility>
 
 #include "egress/engine.hpp"
-#include "isolation/boundary/framing.hpp"
+#include "programs/supervisor/decided_stream.hpp"
 
 namespace openshell::supervisor {
 namespace {
 
 /// PID_MAX_LIMIT of the kernel (proc(5), /proc/sys/kernel/pid_max): a greater number came from no process.
 constexpr std::uint64_t kMaxPid = 4'194'304;
-
-/// The relay stream of one open. Until the decision is on its way nothing else is written; after a refusal the stream is ended in order, so
-/// that the workload's connect gets its errno.
-class DecidedStream final : public egress::ByteStream, public std::enable_shared_from_this<DecidedStream> {
- public:
-  DecidedStream(std::shared_ptr<egress::ByteStream> inner, std::function<void()> closed)
-      : inner_{std::move(inner)}, closed_{std::move(closed)} {}
-  ~DecidedStream() override { closed_(); }
-
-  void decide(boundary::OpenDecision decision) {
-    {
-      const std::lock_guard lock{mutex_};
-      deciding_ = true;
-    }
-    auto frame = boundary::encode_process_frame(boundary::Channel::tcp_decision, boundary::encode_open_decision(decision));
-    const bool refused = decision != boundary::OpenDecision::relay_ready;
-    inner_->write(std::move(frame), [self = shared_from_this(), refused](const absl::Status& status) { self->decided(status, refused); });
-  }
-
-  void read(ReadDone done) override { inner_->read(std::move(done)); }
-  void write(std::string bytes, WriteDone done) override {
-    std::unique_lock lock{mutex_};
-    if (deciding_) {
-      pending_ = std::move(bytes);
-      pending_done_ = std::move(done);
-      return;
-    }
-    lock.unlock();
-    inner_->write(std::move(bytes), std::move(done));
-  }
-  void shutdown_write() override {
-    std::unique_lock lock{mutex_};
-    if (deciding_) {
-      end_ = true;
-      return;
-    }
-    lock.unlock();
-    inner_->shutdown_write();
-  }
-  void reset() override {
-    inner_->reset();
-    std::unique_lock lock{mutex_};
-    auto done = std::exchange(pending_done_, nullptr);
-    lock.unlock();
-    if (done) done(absl::AbortedError("the stream was reset"));
-  }
-
- private:
-  void decided(const absl::Status& status, bool refused) {
-    std::unique_lock lock{mutex_};
-    deciding_ = false;
-    auto done = std::exchange(pending_done_, nullptr);
-    auto bytes = std::exchange(pending_, {});
-    const bool end = end_;
-    lock.unlock();
-    if (!status.ok()) {
-      if (done) done(status);
-      return inner_->reset();
-    }
-    if (refused) {
-      inner_->shutdown_write();
-      return drain();
-    }
-    if (done) {
-      inner_->write(std::move(bytes), std::move(done));
-    } else if (end) {
-      inner_->shutdown_write();
-    }
-  }
-
-  /// The sandbox ends a refused stream; until then it is kept, since letting go would cut it before the decision arrived.
-  void drain() {
-    inner_->read([self = shared_from_this()](const absl::StatusOr<std::string>& bytes) {
-      if (bytes.ok() && !bytes->empty()) self->inner_->reset();
-    });
-  }
-
-  const std::shared_ptr<egress::ByteStream> inner_;
-  const std::function<void()> closed_;
-  std::mutex mutex_;
-  std::string pending_;
-  WriteDone pending_done_;
-  bool deciding_ = false;
-  bool end_ = false;
-};
 
 boundary::OpenDecision to_wire(const egress::OpenDecision& decision) {
   const auto* denied = std::get_if<egress::OpenDenied>(&decision);
@@ -168,18 +83,19 @@ void NetworkAcceptor::fill() {
     {
       const std::lock_guard lock{mutex_};
       if (stopped_ || paused_ || waiting_ >= limits_.waiting) return;
-      if (waiting_ + live_ >= limits_.streams) {
-        if (waiting_ == 0 && ++times_full_ == 1) spdlog::warn("all {} mediated streams are in use; further opens wait", limits_.streams);
+      if (live_ >= limits_.streams + limits_.refusals) {
+        if (waiting_ == 0 && ++times_full_ == 1) spdlog::warn("{} mediated streams are in use or ending; further opens wait", live_);
         return;
       }
       ++waiting_;
     }
-    client_->open_once(make_uuid(), boundary::AcceptNetwork{}, std::nullopt,
-                       [self = shared_from_this()](absl::StatusOr<Opened> opened) { self->accepted(std::move(opened)); });
+    auto id = make_uuid();
+    client_->open_once(id, boundary::AcceptNetwork{}, std::nullopt,
+                       [self = shared_from_this(), id](absl::StatusOr<Opened> opened) { self->accepted(id, std::move(opened)); });
   }
 }
 
-void NetworkAcceptor::accepted(absl::StatusOr<Opened> opened) {
+void NetworkAcceptor::accepted(const std::string& id, absl::StatusOr<Opened> opened) {
   auto open =
       opened.ok() ? result_as<boundary::NetworkConnected>(opened->response) : absl::StatusOr<boundary::NetworkConnected>{opened.status()};
   {
@@ -192,7 +108,7 @@ void NetworkAcceptor::accepted(absl::StatusOr<Opened> opened) {
   }
   if (!open.ok()) return failed(!opened.ok());
   fill();
-  serve(*open, std::move(opened->stream));
+  serve(id, *open, std::move(opened->stream));
 }
 
 /// The accept loop pauses as a whole, since whatever failed one accept failed them all.
@@ -221,8 +137,8 @@ void NetworkAcceptor::failed(bool transport) {
   }
 }
 
-void NetworkAcceptor::serve(const boundary::NetworkConnected& open, std::shared_ptr<egress::ByteStream> raw) {
-  auto stream = std::make_shared<DecidedStream>(std::move(raw), [self = shared_from_this()] { self->closed(); });
+void NetworkAcceptor::serve(const std::string& id, const boundary::NetworkConnected& open, std::shared_ptr<egress::ByteStream> call) {
+  auto stream = std::make_shared<DecidedStream>(std::move(call), [self = shared_from_this(), id] { self->closed(id); });
   auto destination = to_destination(open.destination);
   if (!destination.ok()) return stream->decide(boundary::OpenDecision::invalid_destination);
   egress::OpenIntent intent;
@@ -232,10 +148,28 @@ void NetworkAcceptor::serve(const boundary::NetworkConnected& open, std::shared_
   intent.socket_cookie = open.socket.socket_cookie;
   intent.nonblocking = open.socket.nonblocking;
   intent.pid = static_cast<std::int64_t>(std::min<std::uint64_t>(open.socket.process_generation, kMaxPid));
-  engine_.open(std::move(intent), stream, [stream](const egress::OpenDecision& decision) { stream->decide(to_wire(decision)); });
+  engine_.open(std::move(intent), stream, [self = shared_from_this(), stream, id](const egress::OpenDecision& decision) {
+    self->decided(id, stream, to_wire(decision));
+  });
 }
 
-void NetworkAcceptor::closed() {
+/// An allowed relay gets the socket itself where it can; otherwise its bytes go over the call.
+void NetworkAcceptor::decided(const std::string& id, const std::shared_ptr<DecidedStream>& stream, boundary::OpenDecision decision) {
+  if (decision == boundary::OpenDecision::relay_ready && handover_ != nullptr) {
+    const bool asked = handover_->expect(id, [weak = std::weak_ptr{stream},
+                                              &engine = engine_](absl::StatusOr<isolation::FileDescriptor> socket) {
+      const auto alive = weak.lock();
+      if (!alive) return;  // the descriptor closes
+      if (!socket.ok()) return alive->fail(socket.status());
+      engine.adopt_socket(socket->release(), [alive](std::shared_ptr<egress::ByteStream> carrier) { alive->carry(std::move(carrier)); });
+    });
+    if (asked) decision = boundary::OpenDecision::relay_handover;
+  }
+  stream->decide(decision);
+}
+
+void NetworkAcceptor::closed(const std::string& id) {
+  if (handover_) handover_->forget(id);
   {
     const std::lock_guard lock{mutex_};
     --live_;

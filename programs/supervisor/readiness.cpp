@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <optional>
 
@@ -13,6 +14,7 @@ namespace openshell::supervisor {
 namespace {
 
 constexpr int kBacklog = 16;
+constexpr std::chrono::milliseconds kExhaustedPause{100};
 
 std::optional<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
@@ -43,6 +45,8 @@ ReadinessSocket::ReadinessSocket(std::string path, int fd) : path_{std::move(pat
       const int peer = ::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC);
       if (peer >= 0) {
         ::close(peer);
+      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        std::this_thread::sleep_for(kExhaustedPause);  // what is missing comes back; the question waits in the backlog
       } else if (errno != EINTR && errno != ECONNABORTED) {
         return;  // shut down
       }

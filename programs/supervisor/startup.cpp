@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 #include <caf/all.hpp>
+#include <future>
 
 #include <algorithm>
 #include <cerrno>
@@ -297,7 +298,9 @@ absl::StatusOr<Started> Startup::run(EgressRuntime& runtime, const PublicCa& ca,
   }
 
   const auto child_environment = EgressRuntime::child_environment_of(*prepared);
-  runtime.publish(std::move(prepared), [] {});
+  auto in_force = std::make_shared<std::promise<void>>();
+  runtime.publish(std::move(prepared), [in_force] { in_force->set_value(); });
+  in_force->get_future().wait();  // no program runs before its rules are whole
   serve();
 
   boundary::StartAgent start;

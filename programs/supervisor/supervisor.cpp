@@ -1,4 +1,5 @@
 #include "programs/supervisor/supervisor.hpp"
+#include "programs/supervisor/descriptor_budget.hpp"
 
 #include <spdlog/spdlog.h>
 #include <caf/all.hpp>
@@ -241,6 +242,13 @@ class Process {
     boundary_ = BoundaryClient::make(std::move(launch->descriptor),
                                      [tokens = tokens_] { return tokens->sandbox_authorization(std::chrono::system_clock::now()); },
                                      instance_id_, timers_, {});
+    runtime_->resolve_links_with([client = boundary_](std::vector<std::string> paths, auto answered) {
+      client->open_once(make_uuid(), boundary::ResolveLinks{std::move(paths)}, kProbeDeadline,
+                        [answered = std::move(answered)](absl::StatusOr<Opened> answer) mutable {
+                          answered(answer.ok() ? result_as<boundary::LinksResolved>(answer->response)
+                                               : absl::StatusOr<boundary::LinksResolved>{answer.status()});
+                        });
+    });
     return absl::OkStatus();
   }
 
@@ -250,6 +258,7 @@ class Process {
     engine.sandbox_id = options_.sandbox_id;
     engine.state_dir = options_.state_dir;
     engine.resolvers = options_.resolvers;
+    engine.max_streams = budget_descriptors(engine.max_streams);
     std::string additional;
     if (!options_.additional_ca_bundle.empty()) {
       auto text = read_text(options_.additional_ca_bundle);
@@ -281,7 +290,8 @@ class Process {
 
   /// Traffic is taken from here on: the generation is published and the boundary confirmed.
   void serve() {
-    acceptor_ = std::make_shared<NetworkAcceptor>(boundary_, *engine_, timers_, NetworkAcceptor::Limits{});
+    handover_ = HandoverLine::start(boundary_->descriptor());
+    acceptor_ = std::make_shared<NetworkAcceptor>(boundary_, *engine_, handover_, timers_, NetworkAcceptor::Limits{});
     acceptor_->start();
     dns_ = std::make_shared<DnsMediator>(boundary_, *engine_, timers_, DnsMediator::Limits{});
     dns_->start();
@@ -296,7 +306,10 @@ class Process {
     root_->attach_functor([this](const caf::error& reason) {
       if (reason && reason != caf::exit_reason::user_shutdown) actor_died("root");
     });
-    boundary_->on_link([actor = root_](LinkState state) { caf::anon_send(actor, link_atom::value, state); });
+    boundary_->on_link([actor = root_, engine = engine_.get()](LinkState state) {
+      if (state != LinkState::connected) engine->reset_relays();
+      caf::anon_send(actor, link_atom::value, state);
+    });
     process_id_ = started.process_id;
     main_->started(process_id_);
     wait_for_main();
@@ -453,6 +466,7 @@ class Process {
     if (acceptor_) acceptor_->stop();
     if (dns_) dns_->stop();
     if (engine_) engine_->shutdown();
+    if (handover_) handover_->stop();
     flush();  // last: nothing is logged after it
     return code;
   }
@@ -512,6 +526,7 @@ class Process {
   std::unique_ptr<egress::Engine> engine_;
   std::shared_ptr<EgressRuntime> runtime_;
   std::shared_ptr<BoundaryClient> boundary_;
+  std::shared_ptr<HandoverLine> handover_;
   std::shared_ptr<NetworkAcceptor> acceptor_;
   std::shared_ptr<DnsMediator> dns_;
   std::shared_ptr<MainSession> main_;

@@ -170,6 +170,7 @@ class SandboxActors : public openshell::test::VirtualTime {
     deps.measure = [](const std::string&) -> boundary::Response { return boundary::Confirmed{}; };
     deps.close_connection = [this](ConnectionNumber n) { closed.push_back(n); };
     deps.loopback_connect = [](std::shared_ptr<Call>) {};
+    deps.resolve_links = [](std::shared_ptr<Call>) {};
     deps.exit = [this](int code) { exit_codes.push_back(code); };
     deps.unix_seconds = [this] { return static_cast<std::int64_t>(unix_ms / 1'000); };
     boundary = sys.spawn(boundary_actor, std::move(deps));
@@ -446,7 +447,7 @@ struct FakeGate final : OpenGate {
 class Opens : public openshell::test::VirtualTime {
  protected:
   Opens() {
-    control = sys.spawn(broker_control, gate, &io, sys.spawn(directory));
+    control = sys.spawn(broker_control, gate, &io, nullptr, sys.spawn(directory));
     run();
   }
   void open(isolation::OpenId id) {

@@ -79,6 +79,7 @@ TEST(ControlRequest, EveryOperationSurvivesTheWire) {
                                  exec,
                                  Resize{"g:exec:1", 80, 24},
                                  LoopbackConnect{"127.0.0.1", 8080},
+                                 ResolveLinks{{"/usr/bin/python3", "/opt/x"}},
                                  AcceptNetwork{},
                                  OpenMediation{},
                                  Introspect{16, 4096}};
@@ -150,6 +151,7 @@ TEST(ControlResponse, EveryResultSurvivesTheWire) {
                                   ExecStarted{"g1:exec:1", false},
                                   Resized{},
                                   PortConnected{},
+                                  LinksResolved{{{"/usr/bin/python3", "/usr/bin/python3.11"}}, {{"/opt/x", "why"}}},
                                   open,
                                   failed,
                                   MediationReady{},
@@ -222,7 +224,7 @@ TEST(Fence, DRV_04_DRV_07_DigestOfTheContractAndOrder) {
 }
 
 TEST(StreamJson, DecisionsStatusAndDns) {
-  for (int i = 0; i <= static_cast<int>(OpenDecision::mediation_unavailable); ++i) {
+  for (int i = 0; i <= static_cast<int>(OpenDecision::relay_handover); ++i) {
     const auto decision = static_cast<OpenDecision>(i);
     auto back = decode_open_decision(encode_open_decision(decision));
     ASSERT_TRUE(back.ok());
