@@ -36,9 +36,12 @@ struct Core {
   BinaryPins pins;
   LeafCache leaves;
   SslContext upstream_tls;
+  SessionCache upstream_sessions;
   std::shared_ptr<const Generation> current;
   std::unordered_set<std::shared_ptr<Relay>> relays;
-  std::size_t explaining = 0;  ///< of the relays: denied opens that are only answered
+  std::size_t explaining = 0;     ///< of the relays: denied opens that are only answered
+  asio::steady_timer sweep{*io};  ///< runs while there are relays
+  bool sweeping = false;
   bool stopping = false;
   CoreCounters counters;
 };

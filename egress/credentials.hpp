@@ -24,11 +24,19 @@ struct CredentialEndpoint {
   std::string path;  ///< path glob; "", "**" and "/**" mean every path
 };
 
+/// Where in a request a bound credential may stand besides the Authorization header, as its profile declares it. All empty: nowhere.
+struct CredentialPlacement {
+  std::string header;         ///< field name, case ignored
+  std::string query;          ///< parameter name, exact
+  std::string path_template;  ///< path glob with `{credential}` once; here a trailing `/**` covers the bare prefix too
+};
+
 /// What one environment key is bound to.
 struct CredentialBinding {
   std::vector<CredentialEndpoint> endpoints;
   std::string identity;  ///< equal identities survive a change of value
   std::string handle;    ///< 64 lower-case hex digits: stable placeholder; empty: revision placeholder
+  CredentialPlacement placement = {};
 };
 
 /// GetSandboxProviderEnvironment's answer, without protobuf.

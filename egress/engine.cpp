@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::size_t kMaxExplaining = 64;        // denied opens that are being explained at once
 constexpr std::chrono::seconds kShutdownWait{2};  // for relays to end by themselves
+constexpr std::chrono::seconds kSweep{1};         // between two looks at the waits of all relays; shorter limits are a test's
 
 std::string_view rule_type_of(const OpenRefusal& refusal) {
   if (refusal.event_stage == "ssrf" || refusal.group == "transparent_tcp_destination") return "ssrf";
@@ -57,6 +58,7 @@ class Engine::Impl {
   DenialId report(const Relay& relay, const OpenContext& context, const OpenRefusal& refusal);
   void start(std::shared_ptr<Relay> relay, bool explained);
   void ended(const std::shared_ptr<Relay>& relay);
+  void sweep_later();
   void refresh_dns_counters();
 
   std::unique_ptr<Core> core_;
@@ -145,6 +147,9 @@ void Engine::Impl::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, a
   }
   relay->connection = std::move(context.connection);
   relay->addresses = std::move(context.addresses);
+  if (context.source != OpenContext::Source::kLiteral && (!refusal || context.source == OpenContext::Source::kDeniedName)) {
+    core_->dns.note_use(intent.address, [core = core_.get()] { return core->current; });
+  }
   if (!refusal) {
     ++core_->counters.opens_allowed;
     decided(RelayReady{});
@@ -165,6 +170,7 @@ void Engine::Impl::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, a
 
 void Engine::Impl::start(std::shared_ptr<Relay> relay, bool explained) {
   core_->relays.insert(relay);
+  sweep_later();
   core_->explaining += explained ? 1 : 0;
   core_->counters.live_relays = core_->relays.size();
   auto body = explained ? run_explained(relay) : run_relay(relay);
@@ -172,6 +178,26 @@ void Engine::Impl::start(std::shared_ptr<Relay> relay, bool explained) {
     if (error) relay->close();
     core_->explaining -= explained ? 1 : 0;
     ended(relay);
+  });
+}
+
+/// One timer for all waits of all relays.
+void Engine::Impl::sweep_later() {
+  if (core_->sweeping) return;
+  core_->sweeping = true;
+  const auto& waits = core_->options.waits;
+  core_->sweep.expires_after(
+      std::min<std::chrono::milliseconds>({kSweep, waits.idle_connection, waits.request_head, waits.response, waits.body}));
+  core_->sweep.async_wait([this](const boost::system::error_code& error) {
+    core_->sweeping = false;
+    if (error || core_->stopping || core_->relays.empty()) return;
+    const auto now = std::chrono::steady_clock::now();
+    std::vector<std::shared_ptr<Relay>> late;
+    for (const auto& relay : core_->relays) {
+      if (relay->deadline <= now) late.push_back(relay);
+    }
+    for (const auto& relay : late) relay->time_up();
+    sweep_later();
   });
 }
 
@@ -218,6 +244,7 @@ void Engine::Impl::shutdown() {
   if (std::exchange(shut_down_, true)) return;
   post([this] {
     core_->stopping = true;
+    core_->sweep.cancel();
     const std::vector<std::shared_ptr<Relay>> live{core_->relays.begin(), core_->relays.end()};
     for (const auto& relay : live) relay->close();
     if (core_->relays.empty()) work_.reset();
@@ -259,6 +286,18 @@ void Engine::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::A
   impl_->post([impl = impl_.get(), intent = std::move(intent), stream = std::move(stream), decided = std::move(decided)]() mutable {
     impl->open(std::move(intent), std::move(stream), std::move(decided));
   });
+}
+
+void Engine::reset_relays() {
+  impl_->post([impl = impl_.get()] {
+    const auto& relays = impl->core().relays;
+    const std::vector<std::shared_ptr<Relay>> live{relays.begin(), relays.end()};
+    for (const auto& relay : live) relay->close();
+  });
+}
+
+void Engine::adopt_socket(int fd, absl::AnyInvocable<void(std::shared_ptr<ByteStream>)> adopted) {
+  impl_->post([impl = impl_.get(), fd, adopted = std::move(adopted)]() mutable { adopted(make_socket_stream(impl->core().io, fd)); });
 }
 
 void Engine::answer(DnsTransport transport, std::string query, absl::AnyInvocable<void(std::optional<std::string>)> done) {

@@ -25,6 +25,14 @@ class CertificateAuthority;
 
 namespace openshell::egress {
 
+/// How long a relay may make no progress. There is no limit on a whole stream (decision of the L7 rows): only on silence.
+struct WaitLimits {
+  std::chrono::milliseconds idle_connection{300'000};  ///< between two requests of a keep-alive connection; ended in order
+  std::chrono::milliseconds request_head{30'000};      ///< from the first byte of a head to its end
+  std::chrono::milliseconds response{900'000};         ///< from a request to the head of its response: a model may think for long
+  std::chrono::milliseconds body{3'600'000};           ///< between two pieces of a body, in either direction; server-sent events too
+};
+
 struct EngineOptions {
   std::string sandbox_id;                               ///< seeds the DNS epoch the first time
   std::string state_dir;                                ///< holds `policy-dns-epoch`; empty: epoch 0, for tests
@@ -35,6 +43,7 @@ struct EngineOptions {
   bool endpoint_only_identity = false;   ///< binaries are not evaluated; set from the supervisor's own environment only
   std::size_t max_streams = 1024;        ///< live relays
   std::chrono::milliseconds dial_timeout{10'000};
+  WaitLimits waits;
 };
 
 /// What became of the live relays when a generation was published.
@@ -77,6 +86,12 @@ class Engine {
   /// Decides one open. `decided` runs exactly once, before any byte is written to or read from `stream`. After RelayReady the engine
   /// owns the stream's life; after a denial it lets go of it without touching it, and the caller ends it.
   void open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::AnyInvocable<void(OpenDecision)> decided);
+
+  /// Breaks every live relay: the channel to the sandbox is lost, and what was mediated over it ends with it (FB-12).
+  void reset_relays();
+
+  /// Makes a stream of a connected socket (`make_socket_stream`) and gives it over on the I/O thread, on which alone it may be used.
+  void adopt_socket(int fd, absl::AnyInvocable<void(std::shared_ptr<ByteStream>)> adopted);
 
   /// Answers one DNS message of the workload. UDP: the bare message. TCP: with its two length bytes, as is the answer.
   /// nullopt: no answer may be given, and a TCP connection is to be closed.

@@ -62,6 +62,13 @@ IpAddress IpAddress::unmapped() const noexcept {
   return out;
 }
 
+bool IpAddress::is_loopback() const noexcept {
+  const auto plain = unmapped();
+  if (plain.is_v4()) return plain.bytes_[0] == 127;
+  constexpr Bytes kLoopback6 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  return plain.bytes_ == kLoopback6;
+}
+
 std::string IpAddress::str() const {
   char text[INET6_ADDRSTRLEN] = {};
   inet_ntop(is_v4() ? AF_INET : AF_INET6, bytes_.data(), text, sizeof text);

@@ -33,6 +33,8 @@ class IpAddress {
   [[nodiscard]] const Bytes& bytes() const noexcept { return bytes_; }
   /// The IPv4 address inside `::ffff:0:0/96`, else this address.
   [[nodiscard]] IpAddress unmapped() const noexcept;
+  /// 127.0.0.0/8 or ::1; an IPv4-mapped address counts as its IPv4 form.
+  [[nodiscard]] bool is_loopback() const noexcept;
   [[nodiscard]] std::string str() const;
   friend bool operator==(const IpAddress&, const IpAddress&) = default;
   friend auto operator<=>(const IpAddress&, const IpAddress&) = default;

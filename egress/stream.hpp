@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace openshell::egress {
@@ -38,10 +39,16 @@ class ByteStream {
   virtual void read(ReadDone done) = 0;
   /// Any size above zero; the implementation splits as its carrier needs. Completes when all of it is taken.
   virtual void write(std::string bytes, WriteDone done) = 0;
+  /// What of `write` can be done within this call: OK or an error, and it is done; nullopt: what is left of `bytes` is to be given to
+  /// `write`. The same rules as for `write`.
+  virtual std::optional<absl::Status> try_write([[maybe_unused]] std::string& bytes) { return std::nullopt; }
   /// Ends this side's direction after what was written; the other direction goes on. Asked once, never while a write is outstanding.
   virtual void shutdown_write() = 0;
   /// Breaks the stream in both directions so that the peer notices (TCP RST, gRPC error). Idempotent, callable from any thread.
   virtual void reset() = 0;
+  /// The socket that carries this stream and nothing else, for I/O by a shorter way on the engine's thread; -1: there is none. It stays the
+  /// stream's.
+  [[nodiscard]] virtual int native_socket() const { return -1; }
 };
 
 /// A connected stream socket that the egress threads drive. Takes ownership of `fd`, which is made non-blocking.

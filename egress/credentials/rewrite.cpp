@@ -4,6 +4,8 @@
 
 #include <absl/strings/escaping.h>
 
+#include "egress/http/target.hpp"
+
 namespace openshell::egress {
 namespace {
 
@@ -26,54 +28,139 @@ bool field_has_marker(const http::Field& field) {
   return basic && has_marker(*basic);
 }
 
+std::string percent_encoded(std::string_view text, std::string_view literal) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : text) {
+    const bool alnum = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (alnum || literal.find(c) != std::string_view::npos) {
+      out.push_back(c);
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      out.append({'%', kHex[byte >> 4], kHex[byte & 15]});
+    }
+  }
+  return out;
+}
+
+// RFC 3986: what stays literal in a query value and in a path segment.
+constexpr std::string_view kUnreserved = "-._~";
+constexpr std::string_view kSegmentLiteral = "-._~!$&'()*+,;=:@";
+
+/// A secret that would change which path a request has is no path segment.
+bool fits_a_segment(std::string_view secret) {
+  return !secret.empty() && secret != "." && secret.find("..") == std::string_view::npos &&
+         secret.find_first_of(std::string_view{"/\\?#\r\n\0", 7}) == std::string_view::npos;
+}
+
 class HeadResolver {
  public:
   HeadResolver(const CredentialTable& table, const CredentialScope& scope, CredentialTable::Now now)
       : table_{table}, scope_{scope}, now_{now} {}
 
-  absl::StatusOr<std::string> value(const std::string& text) {
-    if (const auto basic = basic_text(text); basic && has_marker(*basic)) return basic_value(*basic);
-    if (const auto whole = parse_placeholder(text)) return one(*whole);
+  absl::StatusOr<std::string> header(std::string_view name, const std::string& text) {
+    const auto placed = [this, name](const Placeholder& token) { return table_.placed_in_header(token.key, name); };
+    if (const auto basic = basic_text(text); basic && has_marker(*basic)) {
+      auto out = spliced(*basic, placed);
+      if (!out.ok()) return out;
+      std::string encoded;
+      absl::Base64Escape(*out, &encoded);
+      wipe(*out);
+      used_.texts.emplace_back(encoded);
+      return "Basic " + encoded;
+    }
+    if (const auto whole = parse_placeholder(text)) return one(*whole, placed);
     const auto space = text.find_first_of(" \t");
     if (space == std::string::npos) return unresolved();
     const auto rest = text.find_first_not_of(" \t", space);
     const auto token = rest == std::string::npos ? std::nullopt : parse_placeholder(std::string_view{text}.substr(rest));
     if (!token || has_marker(std::string_view{text}.substr(0, space))) return unresolved();
-    auto secret = one(*token);
+    auto secret = one(*token, placed);
     if (!secret.ok()) return secret;
     return text.substr(0, space + 1) + *secret;
+  }
+
+  absl::StatusOr<std::string> target(std::string_view text) {
+    const auto question = text.find('?');
+    auto out = path(text.substr(0, question));
+    if (!out.ok() || question == std::string_view::npos) return out;
+    auto rest = query(text.substr(question + 1));
+    if (!rest.ok()) return rest;
+    return *out + '?' + *rest;
   }
 
   [[nodiscard]] UsedCredentials take() { return std::move(used_); }
 
  private:
-  absl::StatusOr<std::string> one(const Placeholder& token) {
+  absl::StatusOr<std::string> path(std::string_view text) {
+    if (!has_marker(text)) return std::string{text};
+    const auto tokens = find_placeholders(text);
+    if (!tokens || tokens->size() != 1) return unresolved();  // one slot, and none that only percent-decoding shows
+    const auto& token = tokens->front();
+    const auto before = text.substr(0, token.begin), after = text.substr(token.begin + token.length);
+    auto slotted = std::string{before} + CredentialTable::kPathSlot + std::string{after};
+    auto secret = one(token, [&](const Placeholder& placed) { return table_.placed_in_path(placed.key, slotted); });
+    if (!secret.ok()) return secret;
+    if (!fits_a_segment(*secret)) return unresolved();
+    return std::string{before} + written(percent_encoded(*secret, kSegmentLiteral)) + std::string{after};
+  }
+
+  absl::StatusOr<std::string> query(std::string_view text) {
+    std::string out;
+    while (true) {
+      const auto ampersand = text.find('&');
+      const auto pair = text.substr(0, ampersand);
+      const auto equals = pair.find('=');
+      const auto value = equals == std::string_view::npos ? std::string_view{} : pair.substr(equals + 1);
+      if (has_marker(pair.substr(0, equals))) return unresolved();
+      if (has_marker(value)) {
+        const auto name = http::percent_decode(pair.substr(0, equals), true);
+        const auto decoded = http::percent_decode(value, true);
+        if (!name || !decoded) return unresolved();
+        auto resolved = spliced(*decoded, [&](const Placeholder& token) { return table_.placed_in_query(token.key, *name); });
+        if (!resolved.ok()) return resolved;
+        out.append(pair.substr(0, equals + 1)).append(written(percent_encoded(*resolved, kUnreserved)));
+        wipe(*resolved);
+      } else {
+        out.append(pair);
+      }
+      if (ampersand == std::string_view::npos) return out;
+      out.push_back('&');
+      text.remove_prefix(ampersand + 1);
+    }
+  }
+
+  /// `text` with every placeholder resolved.
+  template <class Placed>
+  absl::StatusOr<std::string> spliced(const std::string& text, const Placed& placed) {
+    const auto tokens = find_placeholders(text);
+    if (!tokens || tokens->empty()) return unresolved();  // malformed, or a marker that only percent-decoding shows
+    std::string out;
+    std::size_t from = 0;
+    for (const auto& token : *tokens) {
+      auto secret = one(token, placed);
+      if (!secret.ok()) return secret;
+      out.append(text, from, token.begin - from).append(*secret);
+      from = token.begin + token.length;
+    }
+    return out.append(text, from);
+  }
+
+  template <class Placed>
+  absl::StatusOr<std::string> one(const Placeholder& token, const Placed& placed) {
     auto secret = table_.resolve(token, scope_, now_);
     if (!secret.ok()) return secret.status();
+    if (!placed(token)) return absl::FailedPreconditionError(kNotDeclared.data());
     if (std::find(used_.keys.begin(), used_.keys.end(), token.key) == used_.keys.end()) used_.keys.push_back(token.key);
     std::string out{secret->reveal()};
     used_.texts.push_back(std::move(*secret));
     return out;
   }
 
-  absl::StatusOr<std::string> basic_value(const std::string& decoded) {
-    const auto tokens = find_placeholders(decoded);
-    if (!tokens) return unresolved();
-    std::string out;
-    std::size_t from = 0;
-    for (const auto& token : *tokens) {
-      auto secret = one(token);
-      if (!secret.ok()) return secret;
-      out.append(decoded, from, token.begin - from).append(*secret);
-      from = token.begin + token.length;
-    }
-    out.append(decoded, from);
-    if (tokens->empty()) return unresolved();  // a marker that only percent-decoding shows
-    std::string encoded;
-    absl::Base64Escape(out, &encoded);
-    wipe(out);
-    used_.texts.emplace_back(encoded);
-    return "Basic " + encoded;
+  /// Remembers a form in which a secret goes out.
+  std::string written(std::string text) {
+    used_.texts.emplace_back(text);
+    return text;
   }
 
   const CredentialTable& table_;
@@ -94,10 +181,15 @@ absl::StatusOr<UsedCredentials> resolve_head(http::RequestHead& head, const Cred
   if (table == nullptr) return unresolved();
   HeadResolver resolver{*table, scope, now};
   http::RequestHead next = head;
+  if (has_marker(next.target)) {
+    auto target = resolver.target(next.target);
+    if (!target.ok()) return target.status();
+    next.target = std::move(*target);
+  }
   for (auto& field : next.fields.all()) {
     if (!field_has_marker(field)) continue;
-    if (!http::equal_ignoring_case(field.name, "authorization")) return unresolved();
-    auto value = resolver.value(field.value);
+    if (has_marker(field.name)) return unresolved();
+    auto value = resolver.header(field.name, field.value);
     if (!value.ok()) return value.status();
     field.value = std::move(*value);
   }

@@ -18,10 +18,13 @@ struct UsedCredentials {
   [[nodiscard]] bool any() const noexcept { return !keys.empty(); }
 };
 
-/// Resolves placeholders in the Authorization header: the whole value, `<word> <placeholder>`, or inside `Basic <base64>`. A marker
-/// anywhere else in the head, or one that remains, is refused. `table` null: every marker is. Nothing of `head` is changed on an error.
-/// PERMISSION_DENIED: answer 403 credential_endpoint_mismatch; FAILED_PRECONDITION: 500 credential_unavailable. No message holds a secret,
-/// a placeholder or a key.
+/// Resolves placeholders in the Authorization header, and where else the credential's profile puts it: another header, a query value, a
+/// path segment. In a header: the whole value, `<word> <placeholder>`, or inside `Basic <base64>`; query and path are percent-encoded anew.
+/// `head.target` is in canonical form. A marker anywhere else in the head, or one that remains, is refused. `table` null: every marker is.
+/// Nothing of `head` is changed on an error. PERMISSION_DENIED: answer 403 credential_endpoint_mismatch; FAILED_PRECONDITION: 500
+/// credential_unavailable, with kNotDeclared as its message where only the place is wrong. No message holds a secret, a placeholder or a
+/// key.
+inline constexpr std::string_view kNotDeclared = "credential_placement_not_declared";
 absl::StatusOr<UsedCredentials> resolve_head(http::RequestHead& head, const CredentialTable* table, const CredentialScope& scope,
                                              CredentialTable::Now now);
 

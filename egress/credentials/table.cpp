@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "egress/http/head.hpp"
+
 namespace openshell::egress {
 namespace {
 
@@ -34,6 +36,44 @@ bool CredentialTable::any_for(const CredentialScope& scope) const {
 bool CredentialTable::allows(const std::string& key, const CredentialScope& scope) const {
   const auto found = keys_.find(key);
   return found != keys_.end() && covers(found->second, scope);
+}
+
+bool CredentialTable::placed_in_header(const std::string& key, std::string_view field_name) const {
+  if (http::equal_ignoring_case(field_name, "authorization")) return true;
+  const auto found = keys_.find(key);
+  return found != keys_.end() && !found->second.header.empty() && http::equal_ignoring_case(field_name, found->second.header);
+}
+
+bool CredentialTable::placed_in_query(const std::string& key, std::string_view parameter) const {
+  const auto found = keys_.find(key);
+  return found != keys_.end() && !found->second.query.empty() && parameter == found->second.query;
+}
+
+bool CredentialTable::placed_in_path(const std::string& key, std::string_view path) const {
+  const auto found = keys_.find(key);
+  return found != keys_.end() && std::any_of(found->second.paths.begin(), found->second.paths.end(),
+                                             [path](const PartsPattern& pattern) { return pattern.matches(path); });
+}
+
+/// False: the template is none.
+bool CredentialTable::place(Key& key, const CredentialPlacement& placement) {
+  key.header = placement.header;
+  key.query = placement.query;
+  if (placement.path_template.empty()) return true;
+  constexpr std::string_view kSlot = "{credential}";
+  auto text = placement.path_template;
+  const auto at = text.find(kSlot);
+  if (at == std::string::npos || text.find(kSlot, at + 1) != std::string::npos || text.find(kPathSlot) != std::string::npos) return false;
+  text.replace(at, kSlot.size(), 1, kPathSlot);
+  auto pattern = PartsPattern::path(text);
+  if (!pattern.ok()) return false;
+  key.paths.push_back(*std::move(pattern));
+  constexpr std::string_view kBelow = "/**";
+  if (!text.ends_with(kBelow)) return true;
+  auto prefix = PartsPattern::path(text.substr(0, text.size() - kBelow.size()));
+  if (prefix.ok() && text.size() > kBelow.size() && text.find(kPathSlot) < text.size() - kBelow.size())
+    key.paths.push_back(*std::move(prefix));
+  return true;
 }
 
 std::string CredentialTable::identity(const std::string& key) const {
@@ -141,6 +181,8 @@ absl::StatusOr<CredentialLedger::Candidate> CredentialLedger::prepare(const Prov
         }
         key.endpoints.push_back({std::move(*host), endpoint.port, std::move(*path)});
       }
+      if (!CredentialTable::place(key, binding->second.placement))
+        out.warnings.push_back(fmt::format("the path template of '{}' is not one; the Authorization header is its only place", name));
       table->ever_bound_.insert(name);
       const auto epoch = last->epochs_.find(name);
       if (key.handle.empty()) {

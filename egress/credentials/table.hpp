@@ -42,6 +42,12 @@ class CredentialTable {
   [[nodiscard]] std::string identity(const std::string& key) const;
   /// `key` is there and may be used for this request.
   [[nodiscard]] bool allows(const std::string& key, const CredentialScope& scope) const;
+  /// Whether a value of `key` may be written there. The Authorization header is always such a place.
+  [[nodiscard]] bool placed_in_header(const std::string& key, std::string_view field_name) const;
+  [[nodiscard]] bool placed_in_query(const std::string& key, std::string_view parameter) const;
+  /// `path`: canonical, with kPathSlot where the placeholder stood, and no other in it.
+  [[nodiscard]] bool placed_in_path(const std::string& key, std::string_view path) const;
+  static constexpr char kPathSlot = '\x01';  ///< in no canonical path and in no template
   [[nodiscard]] std::uint64_t revision() const noexcept { return revision_; }
 
  private:
@@ -61,6 +67,9 @@ class CredentialTable {
     std::string identity;
     std::string handle;
     std::vector<Endpoint> endpoints;
+    std::string header;  // placement
+    std::string query;
+    std::vector<PartsPattern> paths;
   };
   struct Retained {
     std::uint64_t revision = 0;
@@ -71,6 +80,7 @@ class CredentialTable {
     std::set<std::uint64_t> revisions;
   };
 
+  static bool place(Key& key, const CredentialPlacement& placement);
   [[nodiscard]] static bool covers(const Key& key, const CredentialScope& scope);
 
   bool revoked_ = false;

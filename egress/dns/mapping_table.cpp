@@ -94,8 +94,22 @@ Lookup MappingTable::find(const IpAddress& address, Clock::time_point now) const
   if (entry == by_address_.end()) return LookupFailure::kMissing;
   const Mapping& mapping = entry->second.mapping;
   if (mapping.stale) return LookupFailure::kStale;
-  if (mapping.expires <= now) return LookupFailure::kExpired;
+  if (std::max(mapping.expires, mapping.last_used) + kGrace <= now) return LookupFailure::kExpired;
   return &mapping;
+}
+
+bool MappingTable::note_use(const IpAddress& address, Clock::time_point now) {
+  const auto plain = address.unmapped();
+  if (!plain.is_v4()) return false;
+  if (const auto denied = denied_by_address_.find(value_of(plain)); denied != denied_by_address_.end()) {
+    auto& until = denied_.at(denied->second).keep_until;
+    until = std::max(until, now + kDeniedKept);
+    return false;
+  }
+  const auto entry = by_address_.find(value_of(plain));
+  if (entry == by_address_.end()) return false;
+  entry->second.mapping.last_used = now;
+  return entry->second.mapping.expires <= now;
 }
 
 void MappingTable::rejudge(std::uint64_t generation,

@@ -37,8 +37,9 @@ struct Mapping {
   std::string mapping_id;           ///< UUID, new with every publication
   std::uint64_t generation = 0;     ///< policy generation it was made or re-judged for
   std::vector<Contract> contracts;  ///< sorted by policy, endpoint, port
-  Clock::time_point expires;
-  bool stale = false;  ///< a newer policy does not grant it as it was
+  Clock::time_point expires;        ///< of the answer that was given last
+  Clock::time_point last_used;      ///< by an allowed connect; the epoch before the first
+  bool stale = false;               ///< a newer policy does not grant it as it was
 };
 
 enum class LookupFailure : std::uint8_t { kNotSynthetic, kReserved, kMissing, kExpired, kStale };
@@ -60,6 +61,9 @@ class MappingTable {
   static constexpr std::chrono::seconds kDeniedKept{30};  ///< after the last question, so that a late connect is still named
   static constexpr std::chrono::seconds kMinTtl{1};
   static constexpr std::chrono::seconds kMaxTtl{30};
+  /// How long an address still leads somewhere after its TTL or its last use, whichever is later: resolvers and connection pools of
+  /// programs keep addresses for minutes (libcurl 60 s, a JVM 30 s or more) whatever the TTL says.
+  static constexpr std::chrono::seconds kGrace{600};
 
   explicit MappingTable(std::uint64_t epoch);
 
@@ -75,6 +79,9 @@ class MappingTable {
   std::optional<IpAddress> deny(std::string_view name, Clock::time_point now);
 
   [[nodiscard]] Lookup find(const IpAddress& address, Clock::time_point now) const;
+  /// A connect to `address` was allowed, or named by its denial: what it stands for is kept for longer. True: its TTL is over, so its real
+  /// addresses should be asked for anew.
+  bool note_use(const IpAddress& address, Clock::time_point now);
 
   /// A new policy generation. `judge` returns the contracts that the mapping has under it (with addresses out of those it had), or nullopt
   /// where its identity changed or nothing acceptable is left.

@@ -6,6 +6,8 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include "egress/destination/address_rules.hpp"
@@ -237,6 +239,35 @@ std::string PolicyDns::publish_answer(const Query& query, const Generation& gene
     events_->emit(std::move(high));
   }
   return build_answer(query, Rcode::kNoError, (*mapping)->synthetic, static_cast<std::uint32_t>(shown.count()));
+}
+
+void PolicyDns::note_use(const IpAddress& address, std::function<std::shared_ptr<const Generation>()> current) {
+  if (!table_.note_use(address, Clock::now())) return;
+  const auto found = find(address);
+  const auto* mapping = std::get_if<const Mapping*>(&found);
+  if (mapping == nullptr || classify_name((*mapping)->name) == NameKind::kHostAlias || refreshing_.size() >= kMaxLookups) return;
+  const auto [name, fresh] = refreshing_.insert((*mapping)->name);
+  if (fresh) asio::co_spawn(*io_, refresh(*name, std::move(current)), asio::detached);
+}
+
+Task<void> PolicyDns::refresh(std::string name, std::function<std::shared_ptr<const Generation>()> current) {
+  const bool entered = co_await enter();
+  if (entered) {
+    const auto resolved = co_await resolver_.resolve(name, kTypeA);
+    leave();
+    const auto generation = current();
+    // A failure changes nothing: the addresses of before are used until the grace is over.
+    if (resolved.outcome == Resolved::Outcome::kAddresses && generation && generation->matcher && eligible(*generation, name)) {
+      auto contracts = make_contracts(*generation, name, resolved.addresses);
+      const bool any = std::any_of(contracts.begin(), contracts.end(), [](const Contract& contract) { return !contract.pinned.empty(); });
+      if (any) {
+        table_.publish(name, allocation_identity(*generation, name), std::move(contracts), resolved.ttl, generation->number, Clock::now())
+            .status()
+            .IgnoreError();
+      }
+    }
+  }
+  refreshing_.erase(name);
 }
 
 void PolicyDns::publish(const Generation& generation) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,9 @@ class PolicyDns {
   /// Re-judges the mappings under a new generation.
   void publish(const Generation& generation);
   [[nodiscard]] Lookup find(const IpAddress& address) const { return table_.find(address, Clock::now()); }
+  /// A connect was decided by this mapping, which lives on for as long as it is used. Where its TTL is over its name is asked again in the
+  /// background, so that the next connect gets fresh addresses.
+  void note_use(const IpAddress& address, std::function<std::shared_ptr<const Generation>()> current);
   [[nodiscard]] const MappingTable& table() const noexcept { return table_; }
   [[nodiscard]] std::uint64_t queries() const noexcept { return queries_; }
   [[nodiscard]] std::uint64_t questions_to_the_world() const noexcept { return resolver_.questions(); }
@@ -44,6 +48,7 @@ class PolicyDns {
   std::string publish_answer(const Query& query, const Generation& generation, const std::vector<IpAddress>& addresses,
                              std::chrono::seconds ttl);
   std::string fail(const Query& query, const Generation& generation, Rcode rcode, std::string_view detail);
+  Task<void> refresh(std::string name, std::function<std::shared_ptr<const Generation>()> current);
   Task<bool> enter();
   void leave();
 
@@ -54,6 +59,7 @@ class PolicyDns {
   std::size_t lookups_ = 0;
   std::deque<std::shared_ptr<Gate>> waiting_;
   std::uint64_t queries_ = 0;
+  std::set<std::string, std::less<>> refreshing_;
   std::map<std::string, Clock::time_point, std::less<>> reported_;  // names whose ineligibility was said lately
 };
 

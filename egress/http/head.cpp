@@ -144,6 +144,15 @@ std::vector<std::string_view> Fields::values(std::string_view name) const {
   return out;
 }
 
+void Fields::set(std::string_view name, std::string value) {
+  for (auto& field : all_) {
+    if (!equal_ignoring_case(field.name, name)) continue;
+    field.value = std::move(value);
+    return;
+  }
+  add(std::string{name}, std::move(value));
+}
+
 void Fields::remove(std::string_view name) {
   std::erase_if(all_, [&](const Field& field) { return equal_ignoring_case(field.name, name); });
 }

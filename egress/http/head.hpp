@@ -32,6 +32,8 @@ class Fields {
   [[nodiscard]] std::vector<std::string_view> values(std::string_view name) const;
   [[nodiscard]] bool has(std::string_view name) const { return first(name).has_value(); }
   void remove(std::string_view name);
+  /// Gives the first field called `name` another value and keeps its place; adds it where there is none.
+  void set(std::string_view name, std::string value);
   /// True where one of the comma-separated elements of the fields called `name` is `token`, case ignored.
   [[nodiscard]] bool lists(std::string_view name, std::string_view token) const;
   [[nodiscard]] const std::vector<Field>& all() const noexcept { return all_; }

@@ -4,6 +4,9 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cerrno>
+
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -32,6 +35,29 @@ void tune(int fd) {
   set(IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
 }
 
+/// This process or the host is out of something that comes back by itself: descriptors, buffers, local ports.
+bool exhausted(const boost::system::error_code& error) {
+  switch (error.value()) {
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+    case EADDRNOTAVAIL:
+      return error.category() == boost::system::system_category();
+    default:
+      return false;
+  }
+}
+
+constexpr std::chrono::milliseconds kFirstPause{10};
+constexpr std::chrono::milliseconds kLongestPause{500};
+
+Task<void> pause_for(asio::io_context& io, std::chrono::milliseconds time) {
+  asio::steady_timer timer{io, time};
+  boost::system::error_code ignored;
+  co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+}
+
 }  // namespace
 
 struct DialHandle::Attempt {
@@ -51,7 +77,10 @@ void DialHandle::cancel() {
 Task<absl::StatusOr<Dialed>> dial(std::shared_ptr<asio::io_context> io, std::vector<IpAddress> addresses, Port port,
                                   std::chrono::milliseconds timeout, std::shared_ptr<DialHandle> handle) {
   std::string last = "no address";
-  for (const auto& address : addresses) {
+  const auto give_up = std::chrono::steady_clock::now() + timeout;
+  auto pause = kFirstPause;
+  for (std::size_t at = 0; at < addresses.size();) {
+    const auto& address = addresses[at];
     if (handle->cancelled_) co_return absl::AbortedError("dial was cancelled");
     const auto attempt = std::make_shared<DialHandle::Attempt>(*io);
     handle->attempt_ = attempt;
@@ -69,6 +98,12 @@ Task<absl::StatusOr<Dialed>> dial(std::shared_ptr<asio::io_context> io, std::vec
       co_return Dialed{make_socket_stream(io, attempt->socket.release()), address};
     }
     last = error ? error.message() : "timed out";
+    if (exhausted(error) && std::chrono::steady_clock::now() + pause < give_up) {
+      co_await pause_for(*io, pause);
+      pause = std::min(pause * 2, kLongestPause);
+      continue;
+    }
+    ++at;
   }
   co_return absl::UnavailableError("no address answered: " + last);
 }

@@ -31,7 +31,8 @@ class DialHandle {
   bool cancelled_ = false;
 };
 
-/// TCP with TCP_NODELAY and keep-alive (30 s idle, 3 probes 10 s apart). `timeout` is per address. UNAVAILABLE: none answered.
+/// TCP with TCP_NODELAY and keep-alive (30 s idle, 3 probes 10 s apart). `timeout` is per address. UNAVAILABLE: none answered. Where no
+/// descriptor, buffer or local port is left, it is tried again, with back-off, for `timeout` at most.
 Task<absl::StatusOr<Dialed>> dial(std::shared_ptr<asio::io_context> io, std::vector<IpAddress> addresses, Port port,
                                   std::chrono::milliseconds timeout, std::shared_ptr<DialHandle> handle);
 

@@ -1,13 +1,18 @@
 #include "egress/io/streams.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -31,22 +36,35 @@ class SocketStream final : public ByteStream, public std::enable_shared_from_thi
     boost::system::error_code ignored;
     socket_.assign(asio::generic::stream_protocol{domain, 0}, fd, ignored);
     socket_.non_blocking(true, ignored);
+    if (!tcp_) return;
+    const int now = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
+    // Until it ends in order its end is a reset, whatever ends this process: a cut must never look like a whole answer.
+    socket_.set_option(asio::socket_base::linger{true, 0}, ignored);
   }
 
   ~SocketStream() override { drop(!ended_); }
 
+  // The wait needs a buffer. A small one serves a request or the head of a response; what is behind it is taken with a second call, so that
+  // an idle connection holds no more than this. The kernel is asked for bytes once, not first whether there are any.
   void read(ReadDone done) override {
-    socket_.async_wait(Socket::wait_read, [self = shared_from_this(), done = std::move(done)](
-                                              const boost::system::error_code& error) mutable { self->readable(error, std::move(done)); });
+    socket_.async_read_some(asio::buffer(first_), [self = shared_from_this(), done = std::move(done)](
+                                                      const boost::system::error_code& error, std::size_t count) mutable {
+      self->arrived(error, count, std::move(done));
+    });
+  }
+
+  std::optional<absl::Status> try_write(std::string& bytes) override {
+    boost::system::error_code error;
+    const auto taken = socket_.write_some(asio::buffer(bytes), error);
+    if (!error && taken == bytes.size()) return absl::OkStatus();
+    if (error && error != asio::error::would_block) return broken(error);
+    if (taken > 0) bytes.erase(0, taken);
+    return std::nullopt;
   }
 
   void write(std::string bytes, WriteDone done) override {
-    // Small writes go out at once; only what the socket does not take waits for it.
-    boost::system::error_code error;
-    const auto taken = socket_.write_some(asio::buffer(bytes), error);
-    if (!error && taken == bytes.size()) return done(absl::OkStatus());
-    if (error && error != asio::error::would_block) return done(broken(error));
-    auto rest = std::make_shared<std::string>(taken == 0 ? std::move(bytes) : bytes.substr(taken));
+    auto rest = std::make_shared<std::string>(std::move(bytes));
     asio::async_write(
         socket_, asio::buffer(*rest),
         [self = shared_from_this(), rest, done = std::move(done)](const boost::system::error_code& failed, std::size_t) mutable {
@@ -57,8 +75,11 @@ class SocketStream final : public ByteStream, public std::enable_shared_from_thi
   void shutdown_write() override {
     ended_ = true;
     boost::system::error_code ignored;
+    if (tcp_) socket_.set_option(asio::socket_base::linger{false, 0}, ignored);
     socket_.shutdown(Socket::shutdown_send, ignored);
   }
+
+  [[nodiscard]] int native_socket() const override { return const_cast<Socket&>(socket_).native_handle(); }
 
   void reset() override {
     asio::post(*io_, [self = shared_from_this()] { self->drop(true); });
@@ -66,19 +87,25 @@ class SocketStream final : public ByteStream, public std::enable_shared_from_thi
 
  private:
   using Socket = asio::generic::stream_protocol::socket;
+  static constexpr std::size_t kFirstBytes = 2048;
 
-  void readable(const boost::system::error_code& error, ReadDone done) {
+  void arrived(const boost::system::error_code& error, std::size_t count, ReadDone done) {
+    if (error == asio::error::eof) return done(std::string{});
     if (error) return done(broken(error));
+    std::string bytes{first_.data(), count};
+    if (count == first_.size()) take_more(bytes);
+    done(std::move(bytes));
+  }
+
+  /// What else waits, up to kMaxChunk in all. A break shows at the next read.
+  void take_more(std::string& bytes) {
     int waiting = 0;
     ioctl(socket_.native_handle(), FIONREAD, &waiting);
-    std::string bytes;
-    bytes.resize(std::clamp<std::size_t>(static_cast<std::size_t>(std::max(waiting, 1)), 1, kMaxChunk));
-    boost::system::error_code failed;
-    const auto count = socket_.read_some(asio::buffer(bytes), failed);
-    if (failed == asio::error::would_block) return read(std::move(done));
-    if (failed && failed != asio::error::eof) return done(broken(failed));
-    bytes.resize(failed ? 0 : count);
-    done(std::move(bytes));
+    if (waiting <= 0) return;
+    const auto before = bytes.size();
+    bytes.resize(std::min<std::size_t>(before + static_cast<std::size_t>(waiting), kMaxChunk));
+    const auto count = ::recv(socket_.native_handle(), bytes.data() + before, bytes.size() - before, MSG_DONTWAIT);
+    bytes.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   }
 
   void drop(bool hard) {
@@ -90,18 +117,39 @@ class SocketStream final : public ByteStream, public std::enable_shared_from_thi
 
   std::shared_ptr<asio::io_context> io_;
   Socket socket_;
+  std::array<char, kFirstBytes> first_;
   bool tcp_ = false;
   bool ended_ = false;
+};
+
+/// Where a completion goes on: at once where it comes on the I/O thread by itself, later where it comes from inside the call that asked.
+class Resumption {
+ public:
+  explicit Resumption(std::shared_ptr<asio::io_context> io) : io_{std::move(io)} {}
+  void asked() const { *asking_ = false; }
+  template <class Work>
+  void run(Work work) const {
+    if (*asking_) {
+      asio::post(*io_, std::move(work));
+    } else {
+      asio::dispatch(*io_, std::move(work));
+    }
+  }
+
+ private:
+  std::shared_ptr<asio::io_context> io_;
+  std::shared_ptr<std::atomic<bool>> asking_ = std::make_shared<std::atomic<bool>>(true);
 };
 
 // The two initiations are plain functions: a lambda with captures inside a co_await expression is destroyed twice by GCC 12.
 Task<absl::StatusOr<std::string>> start_read(std::shared_ptr<asio::io_context> io, ByteStream& carrier) {
   return asio::async_initiate<const asio::use_awaitable_t<>, void(absl::StatusOr<std::string>)>(
       [](auto handler, std::shared_ptr<asio::io_context> context, ByteStream* stream) {
-        stream->read([context, handler = std::move(handler)](absl::StatusOr<std::string> result) mutable {
-          asio::post(*context,
-                     [handler = std::move(handler), result = std::move(result)]() mutable { std::move(handler)(std::move(result)); });
+        const Resumption resumption{std::move(context)};
+        stream->read([resumption, handler = std::move(handler)](absl::StatusOr<std::string> result) mutable {
+          resumption.run([handler = std::move(handler), result = std::move(result)]() mutable { std::move(handler)(std::move(result)); });
         });
+        resumption.asked();
       },
       asio::use_awaitable, std::move(io), &carrier);
 }
@@ -109,10 +157,11 @@ Task<absl::StatusOr<std::string>> start_read(std::shared_ptr<asio::io_context> i
 Task<absl::Status> start_write(std::shared_ptr<asio::io_context> io, ByteStream& carrier, std::string bytes) {
   return asio::async_initiate<const asio::use_awaitable_t<>, void(absl::Status)>(
       [](auto handler, std::shared_ptr<asio::io_context> context, ByteStream* stream, std::string data) {
-        stream->write(std::move(data), [context, handler = std::move(handler)](absl::Status result) mutable {
-          asio::post(*context,
-                     [handler = std::move(handler), result = std::move(result)]() mutable { std::move(handler)(std::move(result)); });
+        const Resumption resumption{std::move(context)};
+        stream->write(std::move(data), [resumption, handler = std::move(handler)](absl::Status result) mutable {
+          resumption.run([handler = std::move(handler), result = std::move(result)]() mutable { std::move(handler)(std::move(result)); });
         });
+        resumption.asked();
       },
       asio::use_awaitable, std::move(io), &carrier, std::move(bytes));
 }
@@ -120,7 +169,12 @@ Task<absl::Status> start_write(std::shared_ptr<asio::io_context> io, ByteStream&
 }  // namespace
 
 Task<absl::StatusOr<std::string>> CarrierStream::read() { return start_read(io_, *carrier_); }
-Task<absl::Status> CarrierStream::write(std::string bytes) { return start_write(io_, *carrier_, std::move(bytes)); }
+
+Task<absl::Status> CarrierStream::write(std::string bytes) {
+  // Small writes go out at once; only what the socket does not take waits for it.
+  if (auto done = carrier_->try_write(bytes)) co_return *std::move(done);
+  co_return co_await start_write(io_, *carrier_, std::move(bytes));
+}
 
 Task<void> CarrierStream::shutdown_write() {
   carrier_->shutdown_write();
@@ -213,12 +267,20 @@ void Watchdog::disarm() noexcept {
   timer_.cancel(ignored);
 }
 
+void Gate::open() {
+  open_ = true;
+  auto waiting = std::exchange(waiting_, {});
+  for (auto& one : waiting) asio::post(io_, std::move(one));
+}
+
+Task<void> Gate::pass() {
+  return asio::async_initiate<const asio::use_awaitable_t<>, void()>(
+      [](auto handler, Gate* gate) { gate->waiting_.emplace_back([handler = std::move(handler)]() mutable { std::move(handler)(); }); },
+      asio::use_awaitable, this);
+}
+
 Task<void> Gate::wait() {
-  while (!open_) {
-    timer_.expires_at(asio::steady_timer::time_point::max());
-    boost::system::error_code ignored;
-    co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-  }
+  if (!open_) co_await pass();
 }
 
 }  // namespace openshell::egress

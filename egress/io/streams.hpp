@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
@@ -103,18 +104,20 @@ class Watchdog {
   std::shared_ptr<bool> alive_;
 };
 
-/// A door that opens once; coroutines wait before it.
+/// A door that opens once; coroutines wait before it, and go on in their own turn. It outlives them.
 class Gate {
  public:
-  explicit Gate(asio::io_context& io) : timer_{io} {}
-  void open() {
-    open_ = true;
-    timer_.cancel();
-  }
+  explicit Gate(asio::io_context& io) : io_{io} {}
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  void open();
   Task<void> wait();
 
  private:
-  asio::steady_timer timer_;
+  Task<void> pass();
+
+  asio::io_context& io_;
+  std::vector<absl::AnyInvocable<void()>> waiting_;
   bool open_ = false;
 };
 

@@ -23,6 +23,8 @@ constexpr std::string_view kAlpn = "\x08http/1.1";
 constexpr std::array kSystemBundles = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
                                        "/etc/ssl/cert.pem"};
 constexpr std::size_t kPlaintextChunk = 16 * 1024;  // one TLS record
+// Records are read into this one and copied, so that what a connection keeps is as large as what came. Used between two waits only.
+thread_local std::array<char, kPlaintextChunk> record_of_thread;
 
 std::string openssl_error() {
   const auto code = ERR_get_error();
@@ -44,9 +46,9 @@ int select_alpn(SSL*, const unsigned char** out, unsigned char* length, const un
 SslContext new_context(const SSL_METHOD* method) {
   SslContext context{SSL_CTX_new(method), [](ssl_ctx_st* raw) { SSL_CTX_free(raw); }};
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
-  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_num_tickets(context.get(), 0);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);  // towards the workload tickets do without
+  SSL_CTX_set_num_tickets(context.get(), 1);
   SSL_CTX_set_max_early_data(context.get(), 0);
   SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
   return context;
@@ -100,8 +102,24 @@ absl::StatusOr<SslContext> make_upstream_context(bool system_roots, std::string_
   }
   if (count == 0) return absl::FailedPreconditionError("no trusted roots: the host has no CA bundle and no additional one was given");
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+  SSL_CTX_sess_set_new_cb(context.get(), &TlsStream::remember);
   SSL_CTX_set_alpn_protos(context.get(), reinterpret_cast<const unsigned char*>(kAlpn.data()), static_cast<unsigned int>(kAlpn.size()));
   return context;
+}
+
+void SessionCache::put(const std::string& upstream, std::shared_ptr<ssl_session_st> session) {
+  if (sessions_.size() >= kMaxSessions && !sessions_.contains(upstream)) sessions_.clear();
+  sessions_.insert_or_assign(upstream, std::move(session));
+}
+
+std::shared_ptr<ssl_session_st> SessionCache::take(const std::string& upstream) {
+  const auto found = sessions_.find(upstream);
+  if (found == sessions_.end()) return nullptr;
+  auto session = std::move(found->second);
+  sessions_.erase(found);
+  const auto age = std::chrono::system_clock::now() - std::chrono::system_clock::from_time_t(SSL_SESSION_get_time(session.get()));
+  return age < kMaxAge ? session : nullptr;
 }
 
 TlsStream::TlsStream(asio::io_context& io, AsyncStream& below, ssl_st* ssl) : io_{io}, below_{below}, ssl_{ssl} {
@@ -118,7 +136,7 @@ std::unique_ptr<TlsStream> TlsStream::server(asio::io_context& io, AsyncStream& 
 }
 
 absl::StatusOr<std::unique_ptr<TlsStream>> TlsStream::client(asio::io_context& io, AsyncStream& below, const SslContext& context,
-                                                             const std::string& host) {
+                                                             const std::string& host, Port port, SessionCache* sessions) {
   SSL* ssl = SSL_new(context.get());
   std::unique_ptr<TlsStream> out{new TlsStream{io, below, ssl}};
   SSL_set_connect_state(ssl);
@@ -129,7 +147,21 @@ absl::StatusOr<std::unique_ptr<TlsStream>> TlsStream::client(asio::io_context& i
       literal ? X509_VERIFY_PARAM_set1_ip_asc(verify, host.c_str()) == 1
               : X509_VERIFY_PARAM_set1_host(verify, host.c_str(), host.size()) == 1 && SSL_set_tlsext_host_name(ssl, host.c_str()) == 1;
   if (!set) return absl::InternalError(openssl_error());
+  if (sessions == nullptr) return out;
+  out->sessions_ = sessions;
+  out->upstream_ = fmt::format("{}:{}", host, port.value);
+  SSL_set_app_data(ssl, out.get());
+  if (const auto session = sessions->take(out->upstream_)) SSL_set_session(ssl, session.get());
   return out;
+}
+
+bool TlsStream::resumed() const noexcept { return SSL_session_reused(ssl_) == 1; }
+
+int TlsStream::remember(ssl_st* ssl, ssl_session_st* session) {
+  auto* stream = static_cast<TlsStream*>(SSL_get_app_data(ssl));
+  if (stream == nullptr || stream->sessions_ == nullptr || SSL_get_verify_result(ssl) != X509_V_OK) return 0;
+  stream->sessions_->put(stream->upstream_, {session, [](ssl_session_st* kept) { SSL_SESSION_free(kept); }});
+  return 1;
 }
 
 absl::Status TlsStream::failure() const {
@@ -193,13 +225,11 @@ Task<absl::StatusOr<std::string>> TlsStream::read() {
     std::string out;
     bool ended = false;
     absl::Status failed;
-    while (out.size() < ByteStream::kMaxChunk - kPlaintextChunk) {
-      const auto before = out.size();
-      out.resize(before + kPlaintextChunk);
+    while (out.size() <= ByteStream::kMaxChunk - kPlaintextChunk) {
       std::size_t count = 0;
       ERR_clear_error();
-      const int result = SSL_read_ex(ssl_, out.data() + before, kPlaintextChunk, &count);
-      out.resize(before + count);
+      const int result = SSL_read_ex(ssl_, record_of_thread.data(), record_of_thread.size(), &count);
+      out.append(record_of_thread.data(), count);
       if (result == 1) continue;
       const int error = SSL_get_error(ssl_, result);
       if (error == SSL_ERROR_ZERO_RETURN) {

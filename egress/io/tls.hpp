@@ -1,9 +1,11 @@
 // TLS over any stream, both ends: towards the workload with a certificate of the sandbox CA, towards the network with full verification.
-// TLS 1.2 at least, ALPN http/1.1 only, no early data, no resumption (L7 rows; RFC 8446).
+// TLS 1.2 at least, ALPN http/1.1 only, no early data (L7 rows; RFC 8446). Sessions are resumed on both sides: what is resumed was verified
+// when it was made, under the same name and the same roots.
 #pragma once
 
 #include <absl/status/statusor.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -11,9 +13,11 @@
 #include <unordered_map>
 
 #include "egress/io/streams.hpp"
+#include "messages/values.hpp"
 
 struct ssl_ctx_st;
 struct ssl_st;
+struct ssl_session_st;
 
 namespace openshell::pki {
 class CertificateAuthority;
@@ -38,6 +42,20 @@ class LeafCache {
   std::unordered_map<std::string, SslContext> contexts_;
 };
 
+/// The newest session of each upstream, to be resumed once: the next connection brings another (RFC 8446 C.4). One thread.
+class SessionCache {
+ public:
+  static constexpr std::size_t kMaxSessions = 256;       ///< when full, all are forgotten
+  static constexpr std::chrono::seconds kMaxAge{3'600};  ///< after which a certificate is looked at again
+  void put(const std::string& upstream, std::shared_ptr<ssl_session_st> session);
+  /// Null: there is none.
+  std::shared_ptr<ssl_session_st> take(const std::string& upstream);
+  [[nodiscard]] std::size_t size() const noexcept { return sessions_.size(); }
+
+ private:
+  std::unordered_map<std::string, std::shared_ptr<ssl_session_st>> sessions_;
+};
+
 /// The client context towards the network. INVALID_ARGUMENT: a bundle does not parse; FAILED_PRECONDITION: no roots at all.
 absl::StatusOr<SslContext> make_upstream_context(bool system_roots, std::string_view additional_pem);
 
@@ -46,9 +64,10 @@ class TlsStream final : public AsyncStream {
  public:
   /// The server side, with the context of LeafCache.
   static std::unique_ptr<TlsStream> server(asio::io_context& io, AsyncStream& below, const SslContext& context);
-  /// The client side. The certificate must be valid for `host` (name or literal).
+  /// The client side. The certificate must be valid for `host` (name or literal). `sessions`, which outlives the stream, is asked for one
+  /// of `host:port` and gets the new one; null: none is resumed.
   static absl::StatusOr<std::unique_ptr<TlsStream>> client(asio::io_context& io, AsyncStream& below, const SslContext& context,
-                                                           const std::string& host);
+                                                           const std::string& host, Port port, SessionCache* sessions);
   ~TlsStream() override;
 
   /// `first`: ciphertext that was read already. UNAUTHENTICATED: the peer's certificate was refused (the message says why);
@@ -58,6 +77,10 @@ class TlsStream final : public AsyncStream {
   Task<absl::Status> write(std::string bytes) override;
   Task<void> shutdown_write() override;  ///< close_notify, then half-close below
   void reset() override { below_.reset(); }
+  /// True after a handshake that resumed an earlier session.
+  [[nodiscard]] bool resumed() const noexcept;
+  /// OpenSSL's callback for a new session of a client context. Returns 1 where it keeps the reference.
+  static int remember(ssl_st* ssl, ssl_session_st* session);
 
  private:
   TlsStream(asio::io_context& io, AsyncStream& below, ssl_st* ssl);
@@ -68,6 +91,8 @@ class TlsStream final : public AsyncStream {
   asio::io_context& io_;
   AsyncStream& below_;
   ssl_st* ssl_;
+  SessionCache* sessions_ = nullptr;
+  std::string upstream_;            // key of the cache
   std::shared_ptr<Gate> flushing_;  // set while a flush runs: reads may have to write, and one write below is all there may be
 };
 

@@ -1,5 +1,6 @@
 #include "egress/pipeline/request.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include <absl/strings/escaping.h>
@@ -36,15 +37,47 @@ RequestRefusal unsupported(RequestContext& context, std::string text) {
   return out;
 }
 
-/// The request must be meant for the destination that was authorised.
+/// Methods are case-sensitive (RFC 9110 9.1): `get` is not GET, though a lenient server may take it for one. Refused, so that what a rule
+/// allowed is what upstream reads.
+std::optional<RequestRefusal> check_method(RequestContext& context) {
+  const auto& method = context.head.method;
+  const bool lower = std::any_of(method.begin(), method.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+  if (!lower) return std::nullopt;
+  return bad_request("HTTP request method has lower-case letters; method names are case-sensitive");
+}
+
+/// `host`, as the authorised name is written in a Host field, with the port unless it is the scheme's own.
+std::string authority_of(const Relay& relay, Port standard) {
+  const bool v6 = relay.host.find(':') != std::string::npos;
+  auto out = v6 ? "[" + relay.host + "]" : relay.host;
+  if (relay.port != standard) out += fmt::format(":{}", relay.port.value);
+  return out;
+}
+
+/// The request must be meant for the destination that was authorised, and goes there under its authorised name.
 std::optional<RequestRefusal> check_authority(RequestContext& context) {
   const auto absolute = http::split_absolute_form(context.head.target);
-  const auto host = context.head.fields.first("host");
-  if (!absolute && !host) return std::nullopt;  // HTTP/1.0; the parser refuses it for 1.1
-  const auto authority = http::parse_authority(absolute ? absolute->authority : *host);
+  if (absolute && !http::equal_ignoring_case(absolute->scheme, context.tls ? "https" : "http")) {
+    return bad_request("HTTP absolute-form scheme is not that of the connection");
+  }
   const Port standard{static_cast<std::uint16_t>(context.tls ? 443 : 80)};
+  context.names_host = absolute.has_value() || context.head.fields.has("host");
+  const auto host = context.head.fields.first("host");
+  if (!context.names_host) {
+    // HTTP/1.0; the parser refuses it for 1.1. Upstream must not choose by itself whom it was meant for.
+    context.head.fields.add("Host", authority_of(context.relay, standard));
+    return std::nullopt;
+  }
+  const auto authority = http::parse_authority(absolute ? absolute->authority : *host);
   if (authority.ok() && authority->host == context.relay.host && authority->port.value_or(standard) == context.relay.port) {
-    if (!host) context.head.fields.add("Host", std::string{absolute->authority});
+    const auto written = absolute ? absolute->authority : *host;
+    if (!host) {
+      context.head.fields.add("Host", authority_of(context.relay, standard));
+    } else if (!written.starts_with(context.relay.host) && !written.starts_with('[')) {
+      context.head.fields.set("Host", authority_of(context.relay, standard));  // other case: the name that was authorised
+    } else if (written.substr(context.relay.host.size()).starts_with('.')) {
+      context.head.fields.set("Host", authority_of(context.relay, standard));  // final dot
+    }
     return std::nullopt;
   }
   RequestRefusal out;
@@ -151,6 +184,29 @@ std::optional<RequestRefusal> apply_rules(RequestContext& context) {
   return out;
 }
 
+/// A secret leaves this host only inside TLS: an agent that speaks plain HTTP to a port that expects TLS would else put it on the wire for
+/// all to read, whatever upstream answers. What stays on the host is another matter, and so is an endpoint whose policy says that it is
+/// plain: by its port, which is that of http, or by `allow_uninspected_credentials`.
+bool may_carry_secret(const RequestContext& context) {
+  const Relay& relay = context.relay;
+  constexpr Port kHttp{80};
+  if (context.tls || relay.port == kHttp || policy::is_host_alias(relay.host)) return true;
+  if (context.decision.endpoint != nullptr && context.decision.endpoint->allow_uninspected_credentials) return true;
+  return !relay.addresses.empty() && relay.addresses.front().is_loopback();
+}
+
+RequestRefusal requires_tls() {
+  RequestRefusal out;
+  out.denial_id = DenialId{new_uuid()};
+  out.reason = "A credential is sent in clear text only where the policy says so; use https, or set allow_uninspected_credentials";
+  out.response = http::refused_with_message(403, "credential_requires_tls", out.reason, out.denial_id);
+  out.detail = "credential_requires_tls";
+  out.rule_type = "credentials";
+  out.group = "credentials";
+  out.result = EndpointResult::kPolicyDenied;
+  return out;
+}
+
 /// Puts secrets where placeholders stand, where this request may have them.
 std::optional<RequestRefusal> resolve_credentials(RequestContext& context) {
   const Relay& relay = context.relay;
@@ -158,14 +214,16 @@ std::optional<RequestRefusal> resolve_credentials(RequestContext& context) {
   const auto* table = relay.generation->credentials.get();
   if (context.head.method == "TRACE" && table != nullptr && table->any_for(scope))
     return bad_request("TRACE is refused where credentials are injected");
-  // A request that names no host could be routed anywhere upstream, so it gets no secret.
-  if (!context.head.fields.has("host")) table = nullptr;
+  if (!context.names_host) table = nullptr;    // a request that names no host gets no secret
+  context.head.target = context.target.str();  // the form that was judged is the one that goes out
   auto used = resolve_head(context.head, table, scope, std::chrono::system_clock::now());
   if (used.ok()) {
+    if (used->any() && !may_carry_secret(context)) return requires_tls();
     context.used = std::move(*used);
     return std::nullopt;
   }
   auto refusal = unresolved_placeholder();
+  if (std::string{used.status().message()} == kNotDeclared) refusal->detail = kNotDeclared;
   if (!absl::IsPermissionDenied(used.status())) return refusal;
   refusal->reason = "Credential is not authorized for this request endpoint";
   refusal->response = http::refused_with_message(403, "credential_endpoint_mismatch", refusal->reason, refusal->denial_id);
@@ -178,7 +236,6 @@ std::optional<RequestRefusal> resolve_credentials(RequestContext& context) {
 /// The head as upstream gets it.
 std::optional<RequestRefusal> prepare_head(RequestContext& context) {
   http::strip_hop_fields(context.head.fields);
-  context.head.target = context.target.str();
   if (context.websocket_upgrade) {
     context.head.fields.add("Connection", "Upgrade");
     context.head.fields.add("Upgrade", "websocket");
@@ -186,7 +243,8 @@ std::optional<RequestRefusal> prepare_head(RequestContext& context) {
   return std::nullopt;
 }
 
-constexpr std::array<RequestStage, 7> kRequestStages = {{
+constexpr std::array<RequestStage, 8> kRequestStages = {{
+    {"method", &check_method},
     {"authority", &check_authority},
     {"target", &canonicalise},
     {"framing", &frame_body},

@@ -27,6 +27,7 @@ struct RequestContext {
   http::Framing framing;
   policy::RequestDecision decision;
   bool websocket_upgrade = false;  ///< passthrough only
+  bool names_host = false;         ///< the client said whom it means (Host or absolute form)
   bool close_after = false;        ///< the client wants no further exchange
   UsedCredentials used;
 };

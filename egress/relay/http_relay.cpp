@@ -23,7 +23,7 @@ struct Side {
 enum class CopyEnd : std::uint8_t { kWhole, kMalformed, kSourceEnded, kSinkBroken };
 
 /// Copies one body verbatim and not a byte of what follows it.
-Task<CopyEnd> copy_body(Reader& from, AsyncStream& to, http::Framing framing, http::ChunkedReader::Side side,
+Task<CopyEnd> copy_body(Relay& relay, Reader& from, AsyncStream& to, http::Framing framing, http::ChunkedReader::Side side,
                         std::atomic<std::uint64_t>& bytes, std::uint64_t* progress = nullptr,
                         const std::function<void()>& before_last = nullptr) {
   http::ChunkedReader chunks{side};
@@ -51,7 +51,8 @@ Task<CopyEnd> copy_body(Reader& from, AsyncStream& to, http::Framing framing, ht
       piece = waiting.substr(0, take);
       from.consume(take);
     }
-    bytes += piece.size();
+    bytes.fetch_add(piece.size(), std::memory_order_relaxed);
+    relay.wait_at_most(relay.core.options.waits.body);
     if (progress != nullptr) ++*progress;
     if (before_last && (chunked ? chunks.done() : left == 0)) before_last();
     const auto written = co_await to.write(std::move(piece));
@@ -79,7 +80,7 @@ void watch_client(const std::shared_ptr<Relay>& relay, Reader& from_client) {
 }
 
 Task<void> upload_body(std::shared_ptr<Relay> relay, std::shared_ptr<Upload> upload, Reader& from, AsyncStream& to, http::Framing framing) {
-  upload->end = co_await copy_body(from, to, framing, http::ChunkedReader::Side::kRequest, relay->core.counters.bytes_up);
+  upload->end = co_await copy_body(*relay, from, to, framing, http::ChunkedReader::Side::kRequest, relay->core.counters.bytes_up);
   upload->running = false;
   if (upload->end == CopyEnd::kWhole) watch_client(relay, from);
   // Upstream would wait for the rest for ever. Where nothing was answered yet, the exchange answers 400 once its wait for upstream breaks.
@@ -164,7 +165,8 @@ Task<bool> copy_to_end(std::shared_ptr<Relay> relay, Reader& from, AsyncStream& 
       if (!*more) co_return true;
     }
     auto piece = from.take();
-    relay->core.counters.bytes_down += piece.size();
+    relay->core.counters.bytes_down.fetch_add(piece.size(), std::memory_order_relaxed);
+    relay->wait_at_most(relay->core.options.waits.body);
     ++relay->progress;
     const auto written = co_await to.write(std::move(piece));
     if (!written.ok()) co_return false;
@@ -223,13 +225,23 @@ Task<ExchangeEnd> carry_response(std::shared_ptr<Relay> relay, const RequestCont
     if (plan->until_end) {
       whole = co_await copy_to_end(relay, upstream.reader, upstream.stream, client.stream, plan->idle_limited);
     } else {
-      const auto copied = co_await copy_body(upstream.reader, client.stream, plan->framing, http::ChunkedReader::Side::kResponse,
+      const auto copied = co_await copy_body(*relay, upstream.reader, client.stream, plan->framing, http::ChunkedReader::Side::kResponse,
                                              relay->core.counters.bytes_down, &relay->progress, complete);
       whole = copied == CopyEnd::kWhole;
     }
     if (!whole) co_return ExchangeEnd::kAbort;  // a cut must be visible: never an invented end
     co_return plan->until_end ? ExchangeEnd::kClose : ExchangeEnd::kNext;
   }
+}
+
+void log_allowed(const RequestContext& context) {
+  const Relay& relay = context.relay;
+  ++relay.core.counters.requests_allowed;
+  const bool audit = context.decision.verdict == policy::Verdict::audit;
+  const auto decision = context.websocket_upgrade ? "allow_upgrade" : audit ? "audit" : "allow";
+  log_request(context, audit ? Disposition::kAudit : Disposition::kAllowed, decision, context.decision.reason, {}, Severity::kInformational,
+              "l7", "");
+  relay.count(false, "l7_policy");
 }
 
 OpenExchange pin(const RequestContext& context) {
@@ -240,14 +252,11 @@ OpenExchange pin(const RequestContext& context) {
 
 /// From a decided request to the end of its response.
 Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context, Side client, Side upstream) {
-  ++relay->core.counters.requests_allowed;
-  const bool audit = context.decision.verdict == policy::Verdict::audit;
-  const auto decision = context.websocket_upgrade ? "allow_upgrade" : audit ? "audit" : "allow";
-  log_request(context, audit ? Disposition::kAudit : Disposition::kAllowed, decision, context.decision.reason, {}, Severity::kInformational,
-              "l7", "");
-  relay->count(false, "l7_policy");
   relay->exchange = pin(context);
+  relay->wait_at_most(relay->core.options.waits.response);
   const auto sent = co_await upstream.stream.write(http::write_head(context.head));
+  // Said while upstream works on it.
+  log_allowed(context);
   if (!sent.ok()) co_return ExchangeEnd::kAbort;
   const auto upload = std::make_shared<Upload>(*relay->core.io);
   if (context.framing.kind == http::Framing::Kind::kChunked || context.framing.length > 0) {
@@ -279,7 +288,7 @@ Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context
       relay->close();
     } else {
       Watchdog watchdog{*relay->core.io, [relay] { relay->close(); }};
-      watchdog.arm(kHeadWait);
+      watchdog.arm(kAnswerWait);
       co_await upload->finished.wait();
     }
     co_await upload->finished.wait();
@@ -291,9 +300,11 @@ Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context
 
 Task<void> http_loop(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream,
                      bool tls) {
+  // A connection on its way to its end has bounds of its own.
+  const auto forget = [&relay] { relay->wait_for_ever(); };
   while (true) {
-    auto raw = co_await read_head(relay, client, from_client);
-    RequestContext context{*relay, tls, {}, {}, {}, {}, {}, {}, false, false, {}};
+    auto raw = co_await read_head(relay, from_client);
+    RequestContext context{*relay, tls, {}, {}, {}, {}, {}, {}, false, false, false, {}};
     std::optional<RequestRefusal> refusal;
     if (!raw.ok() && absl::IsUnavailable(raw.status())) co_return relay->close();
     if (raw.ok() && !*raw) break;
@@ -305,6 +316,7 @@ Task<void> http_loop(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& 
       refusal = malformed_request(head.status());
     }
     if (refusal) {
+      forget();
       log_refusal(context, *refusal);
       co_await answer_and_end(relay, client, from_client, std::move(refusal->response));
       co_return;
@@ -312,12 +324,14 @@ Task<void> http_loop(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& 
     if (!from_upstream.buffered().empty()) co_return relay->close();  // an answer to no question would become one to the next
     const auto end = co_await exchange(relay, context, Side{client, from_client}, Side{upstream, from_upstream});
     if (end == ExchangeEnd::kUpgraded) {
+      relay->wait_for_ever();
       co_await raw_relay(relay, client, from_client, upstream, from_upstream);
       co_return;
     }
     if (end == ExchangeEnd::kAbort) co_return relay->close();
     if (end == ExchangeEnd::kClose || context.close_after) break;
   }
+  forget();
   co_await upstream.shutdown_write();
   co_await end_politely(relay, client, from_client);
 }

@@ -2,40 +2,87 @@
 #include <boost/asio/detached.hpp>
 
 #include "egress/relay/relay.hpp"
+#include "egress/relay/splice.hpp"
 
 namespace openshell::egress {
 namespace {
+
+constexpr int kFullReads = 4;  // in a row, before a direction counts as bulk and is spliced
 
 /// What the two directions share.
 struct RawState {
   explicit RawState(Relay& relay) : watchdog{*relay.core.io, [&relay] { relay.close(); }}, done{*relay.core.io} {}
   Watchdog watchdog;  // armed once one direction has ended
   Gate done;
+  std::vector<std::unique_ptr<Splice>> splices;
   bool half_closed = false;
   int left = 2;
 };
 
-Task<void> pump(std::shared_ptr<Relay> relay, std::shared_ptr<RawState> state, Reader& from, AsyncStream& to,
-                std::atomic<std::uint64_t>& bytes) {
+/// One direction: where it reads, where it writes, and both as sockets, if they are.
+struct Direction {
+  Reader& from;
+  AsyncStream& to;
+  ByteStream* source;  // null: there is more than a socket between here and there
+  ByteStream* sink;
+  std::atomic<std::uint64_t>& bytes;
+};
+
+void note(RawState& state, const Direction& direction, std::size_t count) {
+  if (state.half_closed) state.watchdog.arm(kHalfClosedIdle);
+  direction.bytes.fetch_add(count, std::memory_order_relaxed);
+}
+
+/// The rest of a bulk direction. nullopt: it cannot be spliced.
+Task<std::optional<SpliceEnd>> splice_rest(std::shared_ptr<Relay> relay, std::shared_ptr<RawState> state, Direction direction) {
+  if (direction.source == nullptr || direction.sink == nullptr) co_return std::nullopt;
+  auto made = Splice::make(*relay->core.io, direction.source->native_socket(), direction.sink->native_socket());
+  if (!made) co_return std::nullopt;
+  Splice& splice = *made;
+  state->splices.push_back(std::move(made));
+  relay->on_close = [state] {
+    for (const auto& one : state->splices) one->close();
+  };
+  const std::function<void(std::size_t)> moved = [&state, &direction](std::size_t count) { note(*state, direction, count); };
+  const auto end = co_await splice.run(moved);
+  splice.close();  // or the end of the stream would not be the end of the socket
+  co_return end;
+}
+
+Task<void> pump(std::shared_ptr<Relay> relay, std::shared_ptr<RawState> state, Direction direction) {
+  int full = 0;
   while (true) {
-    std::string chunk = from.take();
+    std::string chunk = direction.from.take();
+    bool ended = false;
     if (chunk.empty()) {
-      const auto more = co_await from.fill();
-      if (!more.ok()) {
-        relay->close();
-        break;
+      if (full >= kFullReads) {
+        full = 0;
+        const auto end = co_await splice_rest(relay, state, direction);
+        if (end == SpliceEnd::kBroken) {
+          relay->close();
+          break;
+        }
+        ended = end == SpliceEnd::kSourceEnded;
       }
-      if (!*more) {
+      if (!ended) {
+        const auto more = co_await direction.from.fill();
+        if (!more.ok()) {
+          relay->close();
+          break;
+        }
+        ended = !*more;
+      }
+      if (ended) {
         state->half_closed = true;
         state->watchdog.arm(kHalfClosedIdle);
-        co_await to.shutdown_write();
+        co_await direction.to.shutdown_write();
         break;
       }
-      chunk = from.take();
+      chunk = direction.from.take();
     }
-    if (state->half_closed) state->watchdog.arm(kHalfClosedIdle);
-    bytes += chunk.size();
-    const auto written = co_await to.write(std::move(chunk));
+    full = chunk.size() >= ByteStream::kMaxChunk / 2 ? full + 1 : 0;
+    note(*state, direction, chunk.size());
+    const auto written = co_await direction.to.write(std::move(chunk));
     if (!written.ok()) {
       relay->close();
       break;
@@ -48,9 +95,14 @@ Task<void> pump(std::shared_ptr<Relay> relay, std::shared_ptr<RawState> state, R
 
 Task<void> raw_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream) {
   const auto state = std::make_shared<RawState>(*relay);
-  asio::co_spawn(*relay->core.io, pump(relay, state, from_client, upstream, relay->core.counters.bytes_up), asio::detached);
-  co_await pump(relay, state, from_upstream, client, relay->core.counters.bytes_down);
+  const bool plain = relay->connection.inspection == policy::Inspection::raw;  // otherwise TLS may lie between the streams and the sockets
+  ByteStream* near = plain ? relay->client.get() : nullptr;
+  ByteStream* far = plain ? relay->upstream.get() : nullptr;
+  auto& counters = relay->core.counters;
+  asio::co_spawn(*relay->core.io, pump(relay, state, Direction{from_client, upstream, near, far, counters.bytes_up}), asio::detached);
+  co_await pump(relay, state, Direction{from_upstream, client, far, near, counters.bytes_down});
   co_await state->done.wait();
+  relay->on_close = nullptr;  // it holds the state, and the state a watchdog of this relay
 }
 
 }  // namespace openshell::egress

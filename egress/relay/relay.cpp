@@ -56,8 +56,17 @@ bool Relay::judge(const std::shared_ptr<const Generation>& next) {
 void Relay::close() {
   if (std::exchange(closed, true)) return;
   dialing->cancel();
+  if (on_close) on_close();
   client->reset();
   if (upstream) upstream->reset();
+}
+
+void Relay::time_up() {
+  if (!idle) return close();
+  // Nothing is outstanding: the client is told so, and has a moment to end its side.
+  idle = false;
+  wait_at_most(kLinger);
+  client->shutdown_write();
 }
 
 void Relay::watch_half_closed() {
@@ -123,21 +132,24 @@ Task<FirstBytes> detect(std::shared_ptr<Relay> relay, AsyncStream& client, Reade
   }
 }
 
-Task<absl::StatusOr<std::optional<std::string>>> read_head(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client) {
-  Watchdog watchdog{*relay->core.io, client};
-  bool armed = false;
+Task<absl::StatusOr<std::optional<std::string>>> read_head(std::shared_ptr<Relay> relay, Reader& from_client) {
+  const auto& waits = relay->core.options.waits;
+  bool limited = false;
   while (true) {
     const auto length = http::head_length(from_client.buffered());
     if (!length.ok()) co_return length.status();
     if (*length) {
+      relay->idle = false;
       std::string head{from_client.buffered().substr(0, **length)};
       from_client.consume(**length);
       co_return std::optional<std::string>{std::move(head)};
     }
     const bool begun = !from_client.buffered().empty();
-    if (begun && !armed) {
-      watchdog.arm(kHeadWait);
-      armed = true;
+    relay->idle = !begun;
+    if (!begun) {
+      relay->wait_at_most(waits.idle_connection);
+    } else if (!std::exchange(limited, true)) {
+      relay->wait_at_most(waits.request_head);
     }
     const auto more = co_await from_client.fill();
     if (!more.ok()) co_return absl::UnavailableError(std::string{more.status().message()});
@@ -160,7 +172,7 @@ Task<void> end_politely(std::shared_ptr<Relay> relay, AsyncStream& client, Reade
 
 Task<void> answer_and_end(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, std::string response) {
   Watchdog watchdog{*relay->core.io, client};
-  watchdog.arm(kHeadWait);
+  watchdog.arm(kAnswerWait);
   const auto written = co_await client.write(std::move(response));
   watchdog.disarm();
   if (!written.ok()) co_return;

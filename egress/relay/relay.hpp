@@ -1,6 +1,7 @@
 // One live connection of a workload, with everything that a new generation judges it by (FB-06).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,9 +44,12 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::optional<OpenExchange> exchange;
   std::optional<std::pair<std::string, DenialId>> explained;  ///< a denied open that is only answered: reason and id
   std::uint64_t progress = 0;                                 ///< chunks carried towards the workload
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();  ///< of the present wait
+  bool idle = false;  ///< between two requests: its deadline ends it in order
   bool closed = false;
   bool stale = false;  ///< closed because a generation ended it
   std::optional<asio::steady_timer> half_closed;
+  std::function<void()> on_close;  ///< whoever holds more of the two sockets than the streams lets go of it
 
   [[nodiscard]] policy::Destination destination() const { return {host, port.value, {binary, ancestors, cmdline_paths}}; }
   /// True: it goes on, and belongs to `next` from now on.
@@ -54,6 +58,11 @@ class Relay : public std::enable_shared_from_this<Relay> {
   [[nodiscard]] CredentialScope scope(std::string_view path) const;
   /// Breaks both sides.
   void close();
+  /// Something moved, or a wait begins: the next may take this long. Two stores: the sweep of the engine looks at all relays now and then.
+  void wait_at_most(std::chrono::milliseconds limit) { deadline = std::chrono::steady_clock::now() + limit; }
+  void wait_for_ever() { deadline = std::chrono::steady_clock::time_point::max(); }
+  /// What the sweep does with a wait that took too long.
+  void time_up();
   /// The client ended its direction: closes when kHalfClosedIdle passes without a byte towards it.
   void watch_half_closed();
 
@@ -73,7 +82,7 @@ enum class FirstBytes : std::uint8_t { kUndecided, kTls, kHttp, kHttp2, kOther }
 FirstBytes classify_first_bytes(std::string_view bytes);
 
 inline constexpr std::chrono::seconds kFirstBytesWait{30};   ///< for what could still become TLS or HTTP
-inline constexpr std::chrono::seconds kHeadWait{30};         ///< from the first byte of a head to its end
+inline constexpr std::chrono::seconds kAnswerWait{30};       ///< for the peer to take an answer of ours, or to end a body that nobody needs
 inline constexpr std::chrono::seconds kHalfClosedIdle{120};  ///< without a byte in the direction that is left
 inline constexpr std::chrono::seconds kHandshakeWait{30};
 inline constexpr std::chrono::seconds kLinger{2};  ///< for the peer to take an answer in, after which it is cut
@@ -90,6 +99,6 @@ Task<void> end_politely(std::shared_ptr<Relay> relay, AsyncStream& client, Reade
 Task<void> answer_and_end(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, std::string response);
 /// A complete request head at the front of `from_client`. nullopt: the peer ended before a byte. Errors as http::head_length has them,
 /// UNAVAILABLE where the stream broke or the head did not come in time.
-Task<absl::StatusOr<std::optional<std::string>>> read_head(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client);
+Task<absl::StatusOr<std::optional<std::string>>> read_head(std::shared_ptr<Relay> relay, Reader& from_client);
 
 }  // namespace openshell::egress

@@ -1,4 +1,6 @@
 #include <fmt/format.h>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 
 #include "egress/http/refusal.hpp"
 #include "egress/http/target.hpp"
@@ -34,7 +36,23 @@ Task<void> refuse_protocol(std::shared_ptr<Relay> relay, AsyncStream& client, Re
   co_await answer_and_end(relay, client, from_client, std::move(response));
 }
 
-/// TLS towards the workload, then towards the network, then HTTP in between.
+/// The handshake with upstream, under way while the workload's own goes on.
+struct UpstreamHandshake {
+  explicit UpstreamHandshake(asio::io_context& io) : finished{io} {}
+  absl::StatusOr<std::unique_ptr<TlsStream>> stream = absl::UnknownError("");
+  absl::Status status;
+  Gate finished;
+};
+
+Task<void> shake_upstream(std::shared_ptr<Relay> relay, std::shared_ptr<UpstreamHandshake> state, AsyncStream& upstream) {
+  Core& core = relay->core;
+  state->stream = TlsStream::client(*core.io, upstream, core.upstream_tls, relay->host, relay->port, &core.upstream_sessions);
+  state->status = state->stream.status();
+  if (state->status.ok()) state->status = co_await (*state->stream)->handshake();
+  state->finished.open();
+}
+
+/// TLS towards the workload and towards the network, then HTTP in between.
 Task<void> terminate_tls(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream) {
   Core& core = relay->core;
   const auto leaf = core.leaves.context_for(relay->host);
@@ -45,13 +63,15 @@ Task<void> terminate_tls(std::shared_ptr<Relay> relay, AsyncStream& client, Read
   const auto down = TlsStream::server(*core.io, client, *leaf);
   Watchdog watchdog{*core.io, [relay] { relay->close(); }};
   watchdog.arm(kHandshakeWait);
+  const auto up = std::make_shared<UpstreamHandshake>(*core.io);
+  asio::co_spawn(*core.io, shake_upstream(relay, up, upstream), asio::detached);
   const auto accepted = co_await down->handshake(from_client.take());
-  if (!accepted.ok()) co_return relay->close();  // a client that does not trust the sandbox CA: no news
-  Reader from_down{*down};
-  const auto up = TlsStream::client(*core.io, upstream, core.upstream_tls, relay->host);
-  absl::Status connected = up.status();
-  if (up.ok()) connected = co_await (*up)->handshake();
+  if (!accepted.ok()) relay->close();  // a client that does not trust the sandbox CA: no news
+  co_await up->finished.wait();
   watchdog.disarm();
+  if (!accepted.ok()) co_return;
+  const auto& connected = up->status;
+  Reader from_down{*down};
   if (!connected.ok()) {
     if (relay->closed) co_return;
     log_plain(
@@ -59,14 +79,15 @@ Task<void> terminate_tls(std::shared_ptr<Relay> relay, AsyncStream& client, Read
         fmt::format("Upstream TLS establishment failed for {}:{}: {}", relay->host, relay->port.value, std::string{connected.message()}),
         "upstream_tls_failed");
     relay->observe(EndpointResult::kTlsFailed);
-    const auto request = co_await read_head(relay, *down, from_down);
+    const auto request = co_await read_head(relay, from_down);
     if (!request.ok() || !*request) co_return relay->close();
     auto response = http::refused(502, "upstream_tls_failed", fmt::format("TLS to {}:{} failed", relay->host, relay->port.value));
     co_await answer_and_end(relay, *down, from_down, std::move(response));
     co_return;
   }
-  Reader from_up{**up};
-  co_await http_relay(relay, *down, from_down, **up, from_up, true);
+  TlsStream& network = **up->stream;
+  Reader from_up{network};
+  co_await http_relay(relay, *down, from_down, network, from_up, true);
 }
 
 void log_open(const Relay& relay) {
@@ -143,7 +164,7 @@ Task<void> run_explained(std::shared_ptr<Relay> relay) {
     co_return relay->close();
   }
   Reader& from_client = from_tls ? *from_tls : from_carrier;
-  const auto raw = co_await read_head(relay, *client, from_client);
+  const auto raw = co_await read_head(relay, from_client);
   if (!raw.ok() || !*raw) co_return relay->close();
   const auto head = http::parse_request_head(**raw);
   const auto target = head.ok() ? http::canonical_target(head->target, true) : absl::StatusOr<http::Target>{head.status()};

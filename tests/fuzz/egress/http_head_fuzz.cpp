@@ -35,6 +35,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(fixed.ok() && fixed->path == target->path);
     require(target->path.find("/../") == std::string::npos && target->path.find("/./") == std::string::npos);
   }
+  // Whatever is resolved leaves no marker and no other message; what is refused leaves the head as it was.
+  static const auto table = [] {
+    openshell::egress::ProviderEnvironment environment;
+    environment.revision = 41;
+    environment.values.emplace("KEY", openshell::Secret{"a secret%/"});
+    environment.bindings["KEY"] = {{{"h.test", 443, ""}}, "id", "", {"X-Key", "k", "/bot{credential}/**"}};
+    return openshell::egress::CredentialLedger{}.prepare(environment)->table;
+  }();
+  auto resolved = *head;
+  if (const auto target = http::canonical_target(head->target, false); target.ok()) resolved.target = target->str();
+  const auto before = http::write_head(resolved);
+  const auto used = openshell::egress::resolve_head(resolved, table.get(), {"h.test", openshell::Port{443}, "/", false}, {});
+  require(used.ok() ? !openshell::egress::head_has_marker(resolved) : http::write_head(resolved) == before);
+  if (used.ok())
+    require(http::parse_request_head(http::write_head(resolved)).ok() || http::write_head(resolved).size() > http::kMaxHeadBytes);
   // No marker passes where there is no table to resolve it.
   const bool marked = openshell::egress::head_has_marker(*head);
   require(openshell::egress::resolve_head(*head, nullptr, {}, {}).ok() != marked);

@@ -112,6 +112,8 @@ std::string Wire::alpn() const {
   return {reinterpret_cast<const char*>(name), length};
 }
 
+bool Wire::resumed() const { return SSL_session_reused(ssl_) == 1; }
+
 std::string Wire::peer_name() const { return pki::Certificate::share(SSL_get0_peer_certificate(ssl_)).common_name(); }
 
 Message read_message(Wire& wire, bool head_only) {
@@ -203,6 +205,7 @@ void Server::serve(int fd) {
     std::erase(open_, fd);
     return;
   }
+  if (context_ != nullptr && wire.resumed()) ++resumed_;
   while (true) {
     const auto request = read_message(wire, true);
     if (request.head.empty()) break;

@@ -42,6 +42,7 @@ class Wire {
   void end_writing();
   void reset();
   [[nodiscard]] std::string alpn() const;
+  [[nodiscard]] bool resumed() const;
   [[nodiscard]] std::string peer_name() const;
   [[nodiscard]] int fd() const { return fd_; }
 
@@ -70,7 +71,8 @@ class Server {
   [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] std::string seen() const;
   [[nodiscard]] int requests() const { return requests_; }
-  void release() { gate_.set_value(); }  ///< lets `/slow` go on
+  [[nodiscard]] int resumed() const { return resumed_; }  ///< TLS sessions
+  void release() { gate_.set_value(); }                   ///< lets `/slow` go on
 
  private:
   void accept_loop();
@@ -85,7 +87,7 @@ class Server {
   std::vector<int> open_;
   mutable std::mutex mutex_;
   std::string seen_;
-  std::atomic<int> requests_{0};
+  std::atomic<int> requests_{0}, resumed_{0};
   std::promise<void> gate_;
   std::shared_future<void> gate_open_{gate_.get_future()};
 };

@@ -208,6 +208,72 @@ TEST(Credentials, CR_ChildEnvironmentHoldsNoSecret) {
   EXPECT_EQ(candidate->warnings.size(), 1U);
 }
 
+/// What becomes of a request whose key is placed as given: the target and fields upstream gets, or why it gets nothing.
+std::string rewritten(const CredentialPlacement& placement, const std::string& target, const std::string& field = {},
+                      const std::string& secret = "s3cret value/+", UsedCredentials* used_out = nullptr) {
+  Ledger held;
+  auto environment = bound(41, secret);
+  environment.bindings["KEY"].placement = placement;
+  environment.bindings["KEY"].endpoints.front().path = "";
+  held.install(environment);
+  http::RequestHead head;
+  head.method = "GET";
+  head.target = target;
+  const auto colon = field.find(": ");
+  if (colon != std::string::npos) head.fields.add(field.substr(0, colon), field.substr(colon + 2));
+  const auto used = resolve_head(head, held.current.table.get(), {"api.pay.test", Port{443}, "/x", false}, system_clock::now());
+  if (!used.ok()) {
+    EXPECT_EQ(head.target, target);
+    return std::string{used.status().message()};
+  }
+  if (used_out != nullptr) *used_out = *used;
+  return head.target + (head.fields.all().empty() ? "" : " " + head.fields.all().front().name + ": " + head.fields.all().front().value);
+}
+
+constexpr auto kUnresolved = "credential placeholder could not be resolved in header";
+const std::string kToken = "openshell:resolve:env:v41_KEY";
+
+TEST(Rewrite, CR_PlacementInAHeaderByName) {
+  const CredentialPlacement header{"X-Api-Key", {}, {}};
+  EXPECT_EQ(rewritten(header, "/", "x-api-key: " + kToken), "/ x-api-key: s3cret value/+");
+  EXPECT_EQ(rewritten(header, "/", "Authorization: Bearer " + kToken), "/ Authorization: Bearer s3cret value/+");
+  EXPECT_EQ(rewritten(header, "/", "X-Other: " + kToken), kNotDeclared);
+  EXPECT_EQ(rewritten({}, "/", "X-Api-Key: " + kToken), kNotDeclared);
+  EXPECT_EQ(rewritten(header, "/", "X-Api-Key: id=" + kToken), kUnresolved);
+  EXPECT_EQ(rewritten(header, "/", kToken + ": x"), kUnresolved);
+  // user:placeholder inside Basic
+  EXPECT_EQ(rewritten({}, "/", "Authorization: Basic dXNlcjpvcGVuc2hlbGw6cmVzb2x2ZTplbnY6djQxX0tFWQ=="),
+            "/ Authorization: Basic dXNlcjpzM2NyZXQgdmFsdWUvKw==");
+}
+
+TEST(Rewrite, CR_PlacementInAQueryValueIsPercentEncoded) {
+  const CredentialPlacement query{{}, "key", {}};
+  UsedCredentials used;
+  EXPECT_EQ(rewritten(query, "/v?a=1&key=" + kToken + "&b=%20", {}, "s3cret value/+", &used), "/v?a=1&key=s3cret%20value%2F%2B&b=%20");
+  ASSERT_EQ(used.texts.size(), 2U);  // both forms are masked where upstream echoes them
+  EXPECT_EQ(used.texts[1].reveal(), "s3cret%20value%2F%2B");
+  EXPECT_EQ(rewritten(query, "/v?key=openshell%3Aresolve%3Aenv%3Av41_KEY"), "/v?key=s3cret%20value%2F%2B");
+  EXPECT_EQ(rewritten(query, "/v?other=" + kToken), kNotDeclared);
+  EXPECT_EQ(rewritten({}, "/v?key=" + kToken), kNotDeclared);
+  EXPECT_EQ(rewritten(query, "/v?" + kToken + "=1"), kUnresolved);
+  EXPECT_EQ(rewritten(query, "/v?" + kToken), kUnresolved);
+  EXPECT_EQ(rewritten(query, "/v?key=openshell:resolve:env:"), kUnresolved);
+}
+
+TEST(Rewrite, CR_PlacementInAPathSlot) {
+  const CredentialPlacement path{{}, {}, "/bot{credential}/**"};
+  EXPECT_EQ(rewritten(path, "/bot" + kToken + "/send", {}, "12:ab c"), "/bot12:ab%20c/send");
+  EXPECT_EQ(rewritten(path, "/bot" + kToken, {}, "12:ab"), "/bot12:ab");
+  EXPECT_EQ(rewritten(path, "/x/bot" + kToken, {}, "12:ab"), kNotDeclared);
+  EXPECT_EQ(rewritten({}, "/bot" + kToken, {}, "12:ab"), kNotDeclared);
+  EXPECT_EQ(rewritten(path, "/bot" + kToken + "/" + kToken, {}, "12:ab"), kUnresolved);
+  for (const char* secret : {"a/b", "..", "a?b", "a#b", "a\\b", "x..y"})
+    EXPECT_EQ(rewritten(path, "/bot" + kToken + "/x", {}, secret), kUnresolved) << secret;
+  // A template that is none leaves the Authorization header.
+  EXPECT_EQ(rewritten({{}, {}, "/none"}, "/bot" + kToken, {}, "12:ab"), kNotDeclared);
+  EXPECT_EQ(rewritten({{}, {}, "/{credential}/{credential}"}, "/", "Authorization: " + kToken, "12:ab"), "/ Authorization: 12:ab");
+}
+
 TEST(Rewrite, CR_ResponseHeadsAreMasked) {
   http::ResponseHead head;
   head.status = 200;

@@ -136,10 +136,34 @@ TEST(MappingTable, NET_SameKeySameAddressOtherContractOtherAddress) {
 TEST(MappingTable, NET_MappingsExpireAndKeepTheirAddress) {
   MappingTable table{0};
   const auto address = (*table.publish("a.test", "x", {}, 300s, 1, kStart))->synthetic;
-  EXPECT_TRUE(std::holds_alternative<const Mapping*>(table.find(address, kStart + 29s)));
-  EXPECT_EQ(std::get<LookupFailure>(table.find(address, kStart + 30s)), LookupFailure::kExpired);
+  EXPECT_TRUE(std::holds_alternative<const Mapping*>(table.find(address, kStart + 30s + MappingTable::kGrace - 1s)));
+  EXPECT_EQ(std::get<LookupFailure>(table.find(address, kStart + 30s + MappingTable::kGrace)), LookupFailure::kExpired);
   EXPECT_EQ((*table.publish("a.test", "x", {}, 0s, 1, kStart + 60s))->expires, kStart + 61s);
   EXPECT_EQ((*table.publish("b.test", "x", {}, 5s, 1, kStart))->synthetic.str(), "198.18.0.4");
+}
+
+// A program that resolves once and connects for hours: its address stays good while it is used (NET-49, hostile finding F8).
+TEST(MappingTable, NET_AnAddressInUseOutlivesItsTtl) {
+  MappingTable table{0};
+  const auto address = (*table.publish("a.test", "x", {}, 1s, 1, kStart))->synthetic;
+  EXPECT_FALSE(table.note_use(address, kStart));      // within the TTL nothing has to be asked anew
+  EXPECT_TRUE(table.note_use(address, kStart + 1s));  // behind it the name does
+  const auto hours = kStart + std::chrono::hours{5};
+  for (auto at = kStart; at < hours; at += MappingTable::kGrace - 1s) {
+    ASSERT_TRUE(std::holds_alternative<const Mapping*>(table.find(address, at)));
+    table.note_use(address, at);
+  }
+  EXPECT_EQ(std::get<LookupFailure>(table.find(address, hours + MappingTable::kGrace)), LookupFailure::kExpired);
+  table.note_use(*IpAddress::parse("198.18.0.99"), kStart);  // not ours: nothing is added
+  EXPECT_EQ(table.allowed_count(), 1U);
+}
+
+TEST(MappingTable, NET_ADeniedNameThatIsTriedAgainKeepsItsName) {
+  MappingTable table{0};
+  const auto address = table.deny("x.test", kStart);
+  table.note_use(*address, kStart + 20s);
+  EXPECT_EQ(std::get<DeniedName>(table.find(*address, kStart + 49s)).name, "x.test");
+  EXPECT_EQ(std::get<LookupFailure>(table.find(*address, kStart + 50s)), LookupFailure::kExpired);
 }
 
 TEST(MappingTable, NET_AddressesOutsideTheWindowAreNeverLiterals) {
