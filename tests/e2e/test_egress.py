@@ -1,16 +1,14 @@
 """What programs of a sandbox meet on their way out: links to interpreters, many connections, bulk, cuts. Servers are the host's own."""
 
+import asyncio
 import hashlib
 import http.server
 import os
-import pathlib
-import signal
 import socket
 import threading
-import time
 
 import pytest
-from conftest import WORKSPACE, create_ready, delete_gone, wait_until
+from conftest import WORKSPACE, delete_gone, wait_until
 
 BULK = 64 << 20
 
@@ -30,51 +28,61 @@ class Api(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Raw:
-    """Greets each connection, then holds it; `bulk` first sends many bytes."""
+class Hold:
+    """Greets each connection and holds it until its client ends."""
 
-    def __init__(self, bulk=0):
-        self.bulk = bulk
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    def __init__(self):
+        self.loop = asyncio.new_event_loop()
+        self.server = self.loop.run_until_complete(asyncio.start_server(self.serve, "127.0.0.1", 0, backlog=2048))
+        self.port = self.server.sockets[0].getsockname()[1]
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    @staticmethod
+    async def serve(reader, writer):
+        writer.write(b"hello")
+        await reader.read()
+        writer.close()
+
+    def end(self):
+        self.loop.call_soon_threadsafe(self.server.close)
+
+
+class Bulk:
+    """Sends much, takes much, and knows the digest of both."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        self.open = []
         threading.Thread(target=self.serve, daemon=True).start()
 
     def serve(self):
-        while True:
-            try:
-                peer, _ = self.listener.accept()
-            except OSError:
-                return
-            self.open.append(peer)
-            if self.bulk:
-                threading.Thread(target=self.pour, args=(peer,), daemon=True).start()
-            else:
-                peer.sendall(b"hello")
+        peer, _ = self.listener.accept()
+        back = hashlib.sha256()
 
-    def pour(self, peer):
+        def take():
+            while piece := peer.recv(1 << 16):
+                back.update(piece)
+
+        taker = threading.Thread(target=take)
+        taker.start()
         block, digest = os.urandom(1 << 20), hashlib.sha256()
-        for _ in range(self.bulk >> 20):
+        for _ in range(BULK >> 20):
             peer.sendall(block)
             digest.update(block)
         peer.shutdown(socket.SHUT_WR)
-        back = hashlib.sha256()
-        while piece := peer.recv(1 << 16):
-            back.update(piece)
-        self.sent, self.received = digest.hexdigest(), back.hexdigest()
+        taker.join()
         peer.close()
+        self.sent, self.received = digest.hexdigest(), back.hexdigest()
 
     def end(self):
         self.listener.close()
-        for peer in self.open:
-            peer.close()
 
 
 @pytest.fixture(scope="module")
 def world(gateway, client):
     api = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api)
     threading.Thread(target=api.serve_forever, daemon=True).start()
-    hold, bulk = Raw(), Raw(bulk=BULK)
+    hold, bulk = Hold(), Bulk()
     policy = gateway.root / "egress-policy.yaml"
     policy.write_text(f"""
 version: 1

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include <absl/strings/str_replace.h>
 #include <fmt/format.h>
@@ -295,37 +296,43 @@ TEST(Cases, B18_WithoutAResolverABodyPassesAndAHeadIsAnsweredNeverReset) {
 
 // ---- B08: descriptors run out, and come back
 
-TEST(Cases, B08_ServiceReturnsWhenDescriptorsDo) {
+/// No descriptor is left while this lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{static_cast<rlim_t>(open_descriptors() + 32), before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (int fd = dup(0); fd >= 0; fd = dup(0)) ballast_.push_back(fd);
+  }
+  ~NoDescriptors() {
+    for (const int fd : ballast_) close(fd);
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<int> ballast_;
+};
+
+TEST(Cases, B08_ADialWaitsForDescriptorsAndServiceReturnsWithThem) {
   Server server;
   World world;
   world.publish(rest_policy(kHost, server.port()));
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  // Room for some tunnels, not for all: each takes two descriptors here for the workload's pair, one for the dial, one at the server.
-  const rlimit few{static_cast<rlim_t>(open_descriptors() + 160), before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  std::vector<World::Opened> tunnels;
-  std::vector<int> ballast;
-  for (int i = 0; i < 40; ++i) {
-    auto opened = world.open(kHost, server.port());
-    if (!opened.wire) break;
-    tunnels.push_back(std::move(opened));
-  }
-  for (int fd = dup(0); fd >= 0; fd = dup(0)) ballast.push_back(fd);
-  ASSERT_FALSE(ballast.empty());
-  // One pair's worth is given back, so that an open is possible and its dial is not: it waits, and goes on when something is closed.
-  for (int i = 0; i < 2; ++i) {
-    close(ballast.back());
-    ballast.pop_back();
-  }
-  auto late = world.open(kHost, server.port());
+  OpenIntent intent;
+  intent.address = *IpAddress::parse(world.resolve(kHost));
+  intent.port = Port{server.port()};
+  intent.identity = ResolvedIdentity{{kCurl, digest_of(kCurl)}, {}, {}};
+  std::optional<NoDescriptors> none;
+  auto late = world.open_intent(std::move(intent), false, [&] { none.emplace(); });
   ASSERT_TRUE(late.wire);
   ASSERT_TRUE(late.wire->write(get("/public/late", server.port())));
-  std::this_thread::sleep_for(100ms);
-  tunnels.clear();
-  for (const int fd : ballast) close(fd);
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(server.requests(), 0);
+  none.reset();
   EXPECT_EQ(read_message(*late.wire).status, 200);
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(ask(*world.open(kHost, server.port()).wire, get("/public/after", server.port())).status, 200);
 }
 

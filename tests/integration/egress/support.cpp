@@ -357,7 +357,7 @@ std::string World::resolve(const std::string& name, std::uint16_t type) {
   return reply->addresses.empty() ? "no data" : reply->addresses.front().str();
 }
 
-World::Opened World::open_intent(OpenIntent intent, bool tcp) {
+World::Opened World::open_intent(OpenIntent intent, bool tcp, const std::function<void()>& prepared) {
   int pair[2];
   if (tcp) {
     tcp_pair(pair);
@@ -365,6 +365,7 @@ World::Opened World::open_intent(OpenIntent intent, bool tcp) {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
   }
   set_timeout(pair[0]);
+  if (prepared) prepared();
   std::promise<OpenDecision> decision;
   engine_->open(std::move(intent), make_socket_stream(*engine_, pair[1]),
                 [&](OpenDecision given) { decision.set_value(std::move(given)); });

@@ -131,7 +131,8 @@ class World {
   /// Resolves, then connects.
   Opened open(const std::string& name, std::uint16_t port, const std::string& binary = kCurl);
   /// `tcp`: the workload's end is a TCP socket, which can be reset.
-  Opened open_intent(OpenIntent intent, bool tcp = false);
+  /// `prepared` runs when the workload's socket is made and nothing is asked yet.
+  Opened open_intent(OpenIntent intent, bool tcp = false, const std::function<void()>& prepared = nullptr);
 
   Engine& engine() { return *engine_; }
   Events& events() { return *events_; }

@@ -1,4 +1,5 @@
 // Decision 27, second carrier: the relay socket itself goes to the supervisor.
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <future>
