@@ -242,13 +242,6 @@ class Process {
     boundary_ = BoundaryClient::make(std::move(launch->descriptor),
                                      [tokens = tokens_] { return tokens->sandbox_authorization(std::chrono::system_clock::now()); },
                                      instance_id_, timers_, {});
-    runtime_->resolve_links_with([client = boundary_](std::vector<std::string> paths, auto answered) {
-      client->open_once(make_uuid(), boundary::ResolveLinks{std::move(paths)}, kProbeDeadline,
-                        [answered = std::move(answered)](absl::StatusOr<Opened> answer) mutable {
-                          answered(answer.ok() ? result_as<boundary::LinksResolved>(answer->response)
-                                               : absl::StatusOr<boundary::LinksResolved>{answer.status()});
-                        });
-    });
     return absl::OkStatus();
   }
 
@@ -285,6 +278,13 @@ class Process {
       host_gateway = *address;
     }
     runtime_ = std::make_shared<EgressRuntime>(*engine_, host_gateway, endpoints_);
+    runtime_->resolve_links_with([client = boundary_](std::vector<std::string> paths, auto answered) {
+      client->open_once(make_uuid(), boundary::ResolveLinks{std::move(paths)}, kProbeDeadline,
+                        [answered = std::move(answered)](absl::StatusOr<Opened> answer) mutable {
+                          answered(answer.ok() ? result_as<boundary::LinksResolved>(answer->response)
+                                               : absl::StatusOr<boundary::LinksResolved>{answer.status()});
+                        });
+    });
     return absl::OkStatus();
   }
 
