@@ -117,10 +117,14 @@ absl::Status check_label(std::string_view field, std::string_view text, std::siz
   return absl::OkStatus();
 }
 
-absl::Status check_labels(const StringMap& labels) { return storage::check_labels({labels.begin(), labels.end()}); }
+absl::Status check_labels(const StringMap& labels) {
+  const auto status = storage::check_labels({labels.begin(), labels.end()});
+  return status.ok() ? status : invalid_field("labels", to_std(status.message()));
+}
 
 absl::Status check_annotations(const StringMap& annotations) {
-  return storage::check_annotations({annotations.begin(), annotations.end()});
+  const auto status = storage::check_annotations({annotations.begin(), annotations.end()});
+  return status.ok() ? status : invalid_field("annotations", to_std(status.message()));
 }
 
 void drop_owned_annotations(StringMap& annotations) {

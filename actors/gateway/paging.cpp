@@ -19,7 +19,7 @@ absl::StatusOr<pb::ListSandboxPoliciesResponse> page_of(const PolicyHistory& pol
   if (!limit.ok()) return limit.status();
   const auto binding = cat("ListSandboxPolicies|", scope);
   auto after = store.parse_page_token(binding, request.page_token());
-  if (!after.ok()) return after.status();
+  if (!after.ok()) return api::invalid_field("page_token", to_std(after.status().message()));
   pb::ListSandboxPoliciesResponse response;
   const auto& rows = policies.rows();
   for (auto it = rows.rbegin(); it != rows.rend(); ++it) {

@@ -102,10 +102,10 @@ absl::StatusOr<pb::ListSandboxesResponse> list(const SandboxIndexState& s, const
   auto limit = page_limit(request.page_size());
   if (!limit.ok()) return limit.status();
   auto selector = storage::parse_label_selector(request.label_selector());
-  if (!selector.ok()) return selector.status();
+  if (!selector.ok()) return api::invalid_field("label_selector", to_std(selector.status().message()));
   const auto binding = cat("ListSandboxes|", workspace.empty() ? "*" : workspace, "|", request.label_selector());
   auto after = s.deps->store->parse_page_token(binding, request.page_token());
-  if (!after.ok()) return after.status();
+  if (!after.ok()) return api::invalid_field("page_token", to_std(after.status().message()));
   auto it = s.order.begin();
   if (*after) it = s.order.upper_bound({(*after)->position, (*after)->name, (*after)->workspace, (*after)->id});
   pb::ListSandboxesResponse response;

@@ -85,7 +85,7 @@ OURS = {}  # what each program said when it was refused; written to BUILD/progra
 
 @pytest.fixture(scope="module")
 def site(scratch):
-    if not os.access("/proc/1/root", os.X_OK) or os.geteuid() != 0:
+    if os.geteuid() != 0:
         pytest.skip("needs root, to add an address to the host")
     folder = scratch / "site"
     folder.mkdir(mode=0o711)
