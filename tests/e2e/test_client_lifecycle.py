@@ -30,7 +30,7 @@ def test_6_creating_stopping_and_starting_answer_before_the_work_is_done(client)
     def timed(call, *arguments, **options):
         begun = time.monotonic()
         result = call(*arguments, **options)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 15, "half of what the client waits"
         return result
 
     try:
