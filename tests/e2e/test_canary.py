@@ -254,6 +254,7 @@ def mistakes(made, client, policy):
 
 
 def test_the_canary_was_really_used(run):
+    """HX-49, HX-51, CR-05: the agent holds a placeholder, curl with it works unchanged, the upstream gets the real value."""
     used = [path for path, authorization in run.upstream.seen if CANARY in authorization]
     assert "/hello" in used and "/again" in used
     assert any(b"event" in source.encode() or b"watch" in source.encode() for source in run.texts), "the watch stream gave events"
@@ -261,13 +262,13 @@ def test_the_canary_was_really_used(run):
 
 
 def test_not_in_what_clients_see(run):
-    """Output of commands, answers, errors with their details, watch streams."""
+    """CR-74: output of commands, answers, errors with their details, watch streams."""
     found = {source: hits(text) for source, text in run.texts.items() if hits(text)}
     assert not found, found
 
 
 def test_not_in_any_file_that_the_run_left(run):
-    """Logs, state, sockets' folders, the sandbox's own tree, journals, core files. The credential's row is sealed, so the rule has no exception."""
+    """CR-76, CR-77 at level trace, CR-01: logs, state, sockets' folders, the sandbox's own tree, journals, core files. The credential's row is sealed, so the rule has no exception."""
     found, looked, cores = [], 0, []
     for folder in (run.gateway.root, pathlib.Path("/tmp"), pathlib.Path("/var/crash"), pathlib.Path("/var/lib/systemd/coredump")):
         for path in folder.rglob("*") if folder == run.gateway.root else folder.glob("core*"):
@@ -303,6 +304,7 @@ def test_not_in_the_database_but_sealed(run):
 
 
 def test_not_in_environment_arguments_or_memory_of_runtime_and_workload(run):
+    """RT-02, CR-07."""
     processes = run.processes()
     names = set(processes.values())
     assert any(name.startswith("openshell-super") for name in names) and RUNTIME & names, names

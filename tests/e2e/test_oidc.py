@@ -1,4 +1,4 @@
-"""Users by bearer tokens of an OpenID Connect issuer, against a real gateway, with the published client."""
+"""GW-01: users by bearer tokens of an OpenID Connect issuer, against a real gateway, with the published client."""
 
 import concurrent.futures
 import json
