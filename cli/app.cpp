@@ -71,6 +71,7 @@ int run(int argc, char** argv) {
   add_sandbox_commands(app, chosen);
   add_log_commands(app, chosen);
   add_policy_commands(app, chosen);
+  add_rule_commands(app, chosen);
   add_settings_commands(app, chosen);
   add_provider_commands(app, chosen);
   add_gateway_commands(app, chosen);

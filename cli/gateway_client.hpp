@@ -12,27 +12,35 @@
 #include "messages/secret.hpp"
 
 // Every unary call that a command makes: (function, RPC, request, response).
-#define OPENSHELL_CLI_CALLS(X)                                                                                \
-  X(health, Health, HealthRequest, HealthResponse)                                                            \
-  X(get_gateway_info, GetGatewayInfo, GetGatewayInfoRequest, GetGatewayInfoResponse)                          \
-  X(get_current_user, GetCurrentUser, GetCurrentUserRequest, GetCurrentUserResponse)                          \
-  X(create_sandbox, CreateSandbox, CreateSandboxRequest, SandboxResponse)                                     \
-  X(get_sandbox, GetSandbox, GetSandboxRequest, SandboxResponse)                                              \
-  X(list_sandboxes, ListSandboxes, ListSandboxesRequest, ListSandboxesResponse)                               \
-  X(delete_sandbox, DeleteSandbox, DeleteSandboxRequest, DeleteSandboxResponse)                               \
-  X(stop_sandbox, StopSandbox, StopSandboxRequest, SandboxResponse)                                           \
-  X(start_sandbox, StartSandbox, StartSandboxRequest, SandboxResponse)                                        \
-  X(attach_provider, AttachSandboxProvider, AttachSandboxProviderRequest, AttachSandboxProviderResponse)      \
-  X(detach_provider, DetachSandboxProvider, DetachSandboxProviderRequest, DetachSandboxProviderResponse)      \
-  X(list_sandbox_providers, ListSandboxProviders, ListSandboxProvidersRequest, ListSandboxProvidersResponse)  \
-  X(create_provider, CreateProvider, CreateProviderRequest, ProviderResponse)                                 \
-  X(get_provider, GetProvider, GetProviderRequest, ProviderResponse)                                          \
-  X(list_providers, ListProviders, ListProvidersRequest, ListProvidersResponse)                               \
-  X(delete_provider, DeleteProvider, DeleteProviderRequest, DeleteProviderResponse)                           \
-  X(get_provider_profile, GetProviderProfile, GetProviderProfileRequest, ProviderProfileResponse)             \
-  X(update_config, UpdateConfig, UpdateConfigRequest, UpdateConfigResponse)                                   \
-  X(get_policy_status, GetSandboxPolicyStatus, GetSandboxPolicyStatusRequest, GetSandboxPolicyStatusResponse) \
-  X(list_policies, ListSandboxPolicies, ListSandboxPoliciesRequest, ListSandboxPoliciesResponse)              \
+#define OPENSHELL_CLI_CALLS(X)                                                                                    \
+  X(health, Health, HealthRequest, HealthResponse)                                                                \
+  X(get_gateway_info, GetGatewayInfo, GetGatewayInfoRequest, GetGatewayInfoResponse)                              \
+  X(get_current_user, GetCurrentUser, GetCurrentUserRequest, GetCurrentUserResponse)                              \
+  X(create_sandbox, CreateSandbox, CreateSandboxRequest, SandboxResponse)                                         \
+  X(get_sandbox, GetSandbox, GetSandboxRequest, SandboxResponse)                                                  \
+  X(list_sandboxes, ListSandboxes, ListSandboxesRequest, ListSandboxesResponse)                                   \
+  X(delete_sandbox, DeleteSandbox, DeleteSandboxRequest, DeleteSandboxResponse)                                   \
+  X(stop_sandbox, StopSandbox, StopSandboxRequest, SandboxResponse)                                               \
+  X(start_sandbox, StartSandbox, StartSandboxRequest, SandboxResponse)                                            \
+  X(attach_provider, AttachSandboxProvider, AttachSandboxProviderRequest, AttachSandboxProviderResponse)          \
+  X(detach_provider, DetachSandboxProvider, DetachSandboxProviderRequest, DetachSandboxProviderResponse)          \
+  X(list_sandbox_providers, ListSandboxProviders, ListSandboxProvidersRequest, ListSandboxProvidersResponse)      \
+  X(create_provider, CreateProvider, CreateProviderRequest, ProviderResponse)                                     \
+  X(get_provider, GetProvider, GetProviderRequest, ProviderResponse)                                              \
+  X(list_providers, ListProviders, ListProvidersRequest, ListProvidersResponse)                                   \
+  X(delete_provider, DeleteProvider, DeleteProviderRequest, DeleteProviderResponse)                               \
+  X(get_provider_profile, GetProviderProfile, GetProviderProfileRequest, ProviderProfileResponse)                 \
+  X(update_config, UpdateConfig, UpdateConfigRequest, UpdateConfigResponse)                                       \
+  X(get_policy_status, GetSandboxPolicyStatus, GetSandboxPolicyStatusRequest, GetSandboxPolicyStatusResponse)     \
+  X(list_policies, ListSandboxPolicies, ListSandboxPoliciesRequest, ListSandboxPoliciesResponse)                  \
+  X(get_draft_policy, GetDraftPolicy, GetDraftPolicyRequest, GetDraftPolicyResponse)                              \
+  X(get_draft_history, GetDraftHistory, GetDraftHistoryRequest, GetDraftHistoryResponse)                          \
+  X(approve_draft_chunk, ApproveDraftChunk, ApproveDraftChunkRequest, ApproveDraftChunkResponse)                  \
+  X(approve_all_draft_chunks, ApproveAllDraftChunks, ApproveAllDraftChunksRequest, ApproveAllDraftChunksResponse) \
+  X(reject_draft_chunk, RejectDraftChunk, RejectDraftChunkRequest, RejectDraftChunkResponse)                      \
+  X(edit_draft_chunk, EditDraftChunk, EditDraftChunkRequest, EditDraftChunkResponse)                              \
+  X(undo_draft_chunk, UndoDraftChunk, UndoDraftChunkRequest, UndoDraftChunkResponse)                              \
+  X(clear_draft_chunks, ClearDraftChunks, ClearDraftChunksRequest, ClearDraftChunksResponse)                      \
   X(get_logs, GetSandboxLogs, GetSandboxLogsRequest, GetSandboxLogsResponse)
 
 namespace openshell::v1 {

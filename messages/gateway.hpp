@@ -30,16 +30,28 @@
 #include "messages/values.hpp"
 
 namespace openshell::v1 {
+class ApproveAllDraftChunksRequest;
+class ApproveAllDraftChunksResponse;
+class ApproveDraftChunkRequest;
+class ApproveDraftChunkResponse;
 class AttachSandboxProviderRequest;
 class AttachSandboxProviderResponse;
+class ClearDraftChunksRequest;
+class ClearDraftChunksResponse;
 class CreateSandboxRequest;
 class DeleteSandboxRequest;
 class DeleteSandboxResponse;
 class DetachSandboxProviderRequest;
 class DetachSandboxProviderResponse;
+class EditDraftChunkRequest;
+class EditDraftChunkResponse;
 class FinalizeMainProcessExitRequest;
 class FinalizeMainProcessExitResponse;
 class GatewayMessage;
+class GetDraftHistoryRequest;
+class GetDraftHistoryResponse;
+class GetDraftPolicyRequest;
+class GetDraftPolicyResponse;
 class GetSandboxLogsRequest;
 class GetSandboxLogsResponse;
 class GetSandboxPolicyStatusRequest;
@@ -54,6 +66,8 @@ class ListSandboxPoliciesRequest;
 class ListSandboxPoliciesResponse;
 class PlatformEvent;
 class PushSandboxLogsRequest;
+class RejectDraftChunkRequest;
+class RejectDraftChunkResponse;
 class ReportEndpointStatusRequest;
 class ReportEndpointStatusResponse;
 class ReportMainProcessExitRequest;
@@ -70,6 +84,8 @@ class StartSandboxRequest;
 class StopSandboxRequest;
 class SubmitPolicyAnalysisRequest;
 class SubmitPolicyAnalysisResponse;
+class UndoDraftChunkRequest;
+class UndoDraftChunkResponse;
 class UpdateConfigRequest;
 class UpdateConfigResponse;
 class WatchSandboxRequest;
@@ -241,6 +257,16 @@ using SandboxEntity = Introspectable::extend<
     caf::replies_to<Ask<openshell::v1::GetSandboxProviderStatusRequest>>::with<Reply<openshell::v1::GetSandboxProviderStatusResponse>>,
     // From its supervisor. Proposals are stored and wait for a person.
     caf::replies_to<Ask<openshell::v1::SubmitPolicyAnalysisRequest>>::with<Reply<openshell::v1::SubmitPolicyAnalysisResponse>>,
+    // From users, reading also from its supervisor. The proposals, newest first, and what was decided about them.
+    caf::replies_to<Ask<openshell::v1::GetDraftPolicyRequest>>::with<Reply<openshell::v1::GetDraftPolicyResponse>>,
+    caf::replies_to<Ask<openshell::v1::GetDraftHistoryRequest>>::with<Reply<openshell::v1::GetDraftHistoryResponse>>,
+    // From users: decisions. Approval, and the end of one, are a new policy revision in the same commit.
+    caf::replies_to<Ask<openshell::v1::ApproveDraftChunkRequest>>::with<Reply<openshell::v1::ApproveDraftChunkResponse>>,
+    caf::replies_to<Ask<openshell::v1::ApproveAllDraftChunksRequest>>::with<Reply<openshell::v1::ApproveAllDraftChunksResponse>>,
+    caf::replies_to<Ask<openshell::v1::RejectDraftChunkRequest>>::with<Reply<openshell::v1::RejectDraftChunkResponse>>,
+    caf::replies_to<Ask<openshell::v1::EditDraftChunkRequest>>::with<Reply<openshell::v1::EditDraftChunkResponse>>,
+    caf::replies_to<Ask<openshell::v1::UndoDraftChunkRequest>>::with<Reply<openshell::v1::UndoDraftChunkResponse>>,
+    caf::replies_to<Ask<openshell::v1::ClearDraftChunksRequest>>::with<Reply<openshell::v1::ClearDraftChunksResponse>>,
     // From ComputeReconciler. Applied by the rules of the state machine; stale and foreign ones change nothing.
     caf::reacts_to<ComputeObservation>,
     // From SessionRegistry. The session that is current now.

@@ -77,4 +77,18 @@ bool strip_provider_rules(pb::SandboxPolicy& policy) {
   return !keys.empty();
 }
 
+void keep_proposed_marks(const pb::SandboxPolicy& stored, pb::SandboxPolicy& policy) {
+  for (auto& [key, rule] : *policy.mutable_network_policies()) {
+    const auto known = stored.network_policies().find(key);
+    if (known == stored.network_policies().end()) continue;
+    for (auto& endpoint : *rule.mutable_endpoints()) {
+      for (const auto& own : known->second.endpoints()) {
+        const bool same = own.host() == endpoint.host() && own.path() == endpoint.path() &&
+                          std::equal(own.ports().begin(), own.ports().end(), endpoint.ports().begin(), endpoint.ports().end());
+        if (same && own.advisor_proposed()) endpoint.set_advisor_proposed(true);
+      }
+    }
+  }
+}
+
 }  // namespace openshell::policy

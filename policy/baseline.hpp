@@ -27,4 +27,7 @@ void add_runtime_paths(pb::SandboxPolicy& policy);
 /// Removes the rules that providers contribute (keys `_provider_*`); true when there was one.
 bool strip_provider_rules(pb::SandboxPolicy& policy);
 
+/// Marks the endpoints of `policy` as proposed by an advisor that are so in `stored`: same rule key, host, path and ports.
+void keep_proposed_marks(const pb::SandboxPolicy& stored, pb::SandboxPolicy& policy);
+
 }  // namespace openshell::policy

@@ -43,10 +43,4 @@ class DenialWindow {
 /// Proposals for what a rule could allow, highest confidence first: L4 denials only, never for destinations that no rule may open.
 [[nodiscard]] std::vector<Proposal> propose(const std::vector<DenialSummary>& summaries);
 
-/// `allow_<host>_<port>`: '.' and '-' become '_', other symbols are dropped.
-[[nodiscard]] std::string proposal_name(const std::string& host, std::uint16_t port);
-
-/// 0.1..0.95 by count, well-known port and stage.
-[[nodiscard]] double proposal_confidence(std::uint32_t count, std::uint16_t port, const std::string& stage);
-
 }  // namespace openshell::supervisor

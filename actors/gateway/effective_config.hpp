@@ -32,6 +32,11 @@ struct ConfigInputs {
   bool extension_authentication = false;
 };
 
+/// The same sandbox with other revisions: what a change would make of it.
+inline ConfigInputs with_policies(const ConfigInputs& in, const PolicyHistory& policies) {
+  return {in.record, policies, in.settings, in.global, in.attached, in.provider_missing, in.failure_mode, in.extension_authentication};
+}
+
 /// The whole answer of GetSandboxConfig. A composition that does not hold is an answer that is not admitted, never an error.
 openshell::sandbox::v1::GetSandboxConfigResponse compose_config(const ConfigInputs& in);
 

@@ -1,6 +1,7 @@
 // Inside the actor of a sandbox: what its handlers share. Not for others.
 #pragma once
 
+#include "actors/gateway/effective_config.hpp"
 #include "actors/gateway/lifecycle.hpp"
 #include "actors/gateway/sandbox_entity.hpp"
 #include "openshell.pb.h"
@@ -19,6 +20,7 @@ struct Change {
   std::vector<std::uint32_t> policy_rows;  ///< versions whose rows changed
   std::optional<Stored<records::SettingsRecord>> settings;
   std::vector<records::DraftChunkRecord> drafts;
+  std::vector<std::string> erased_drafts;  ///< ids
   std::optional<records::ReceiptRecord> receipt;
   /// Asked first in the transaction that writes; its refusal undoes all and is the commit's. May be empty.
   std::function<absl::Status(storage::Transaction&)> check;
@@ -39,6 +41,8 @@ void set_timer(Entity self);
 Surroundings surroundings(Entity self);
 /// Makes sure that the attached providers are known, then runs `then` on the actor.
 void with_providers(Entity self, std::function<void(absl::Status)> then);
+/// What the effective configuration is composed of; call after with_providers.
+ConfigInputs config_inputs(Entity self);
 /// The effective configuration; call after with_providers.
 std::shared_ptr<const openshell::sandbox::v1::GetSandboxConfigResponse> config(Entity self);
 
@@ -90,7 +94,30 @@ void policy_status(Entity self, const Ask<pb::GetSandboxPolicyStatusRequest>& as
 void report_policy(Entity self, const Ask<pb::ReportPolicyStatusRequest>& ask, Answer<pb::ReportPolicyStatusResponse> answer);
 void report_configuration(Entity self, const Ask<pb::ReportSandboxConfigurationRequest>& ask,
                           Answer<pb::ReportSandboxConfigurationResponse> answer);
+/// A new revision into `change`, or none where `policy` is the newest already. `policy` canonical and checked.
+struct StagedPolicy {
+  std::uint32_t version = 0;
+  std::string hash;
+  bool same = false;
+};
+StagedPolicy stage_policy(Entity self, Change& change, const openshell::sandbox::v1::SandboxPolicy& policy,
+                          const std::map<std::string, std::string>& provenance);
+/// The policy that a change starts from: the newest revision, else that of the record.
+const openshell::sandbox::v1::SandboxPolicy& base_policy(Entity self);
+bool has_global_policy(Entity self);
+
+// sandbox_drafts.cpp:
 void submit_analysis(Entity self, const Ask<pb::SubmitPolicyAnalysisRequest>& ask, Answer<pb::SubmitPolicyAnalysisResponse> answer);
+void get_drafts(Entity self, const Ask<pb::GetDraftPolicyRequest>& ask, Answer<pb::GetDraftPolicyResponse> answer);
+void draft_history(Entity self, const Ask<pb::GetDraftHistoryRequest>& ask, Answer<pb::GetDraftHistoryResponse> answer);
+void approve_draft(Entity self, const Ask<pb::ApproveDraftChunkRequest>& ask, Answer<pb::ApproveDraftChunkResponse> answer);
+void approve_drafts(Entity self, const Ask<pb::ApproveAllDraftChunksRequest>& ask, Answer<pb::ApproveAllDraftChunksResponse> answer);
+void reject_draft(Entity self, const Ask<pb::RejectDraftChunkRequest>& ask, Answer<pb::RejectDraftChunkResponse> answer);
+void edit_draft(Entity self, const Ask<pb::EditDraftChunkRequest>& ask, Answer<pb::EditDraftChunkResponse> answer);
+void undo_draft(Entity self, const Ask<pb::UndoDraftChunkRequest>& ask, Answer<pb::UndoDraftChunkResponse> answer);
+void clear_drafts(Entity self, const Ask<pb::ClearDraftChunksRequest>& ask, Answer<pb::ClearDraftChunksResponse> answer);
+/// What pending proposals were evaluated against has changed: they are evaluated again, later and once, however often this is called.
+void refresh_drafts_later(Entity self);
 
 // sandbox_providers.cpp:
 void attach(Entity self, const Ask<pb::AttachSandboxProviderRequest>& ask, Answer<pb::AttachSandboxProviderResponse> answer);

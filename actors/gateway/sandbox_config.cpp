@@ -13,6 +13,7 @@
 #include "actors/gateway/update_config.hpp"
 #include "api/errors.hpp"
 #include "observability/text.hpp"
+#include "policy/baseline.hpp"
 #include "policy/hash.hpp"
 #include "policy/static_fields.hpp"
 #include "policy/validate.hpp"
@@ -21,8 +22,6 @@ namespace openshell::gateway {
 namespace {
 
 using openshell::sandbox::v1::SandboxPolicy;
-
-bool has_global_policy(Entity self) { return self->state.global.settings && self->state.global.settings->has_global_policy(); }
 
 void merge_annotations(records::SandboxRecord& record, google::protobuf::Map<std::string, std::string> annotations) {
   drop_owned_annotations(annotations);
@@ -44,61 +43,56 @@ void store_policy(Entity self, const Ask<pb::UpdateConfigRequest>& ask, const Sa
   auto& sandbox = *change.record.mutable_sandbox();
   const auto annotations_before = sandbox.metadata().annotations().size();
   merge_annotations(change.record, request.annotations());
-  const auto hash = policy::policy_hash(policy).str();
-  const std::map<std::string, std::string> provenance{request.annotations().begin(), request.annotations().end()};
-  const auto* newest = s.policies.newest();
-  const bool same = newest != nullptr && newest->value.hash() == hash &&
-                    std::map<std::string, std::string>{newest->value.provenance().begin(), newest->value.provenance().end()} == provenance;
   const bool backfill = !sandbox.spec().has_policy();
-  if (backfill) *sandbox.mutable_spec()->mutable_policy() = policy;
-  std::uint32_t version = same ? newest->value.version() : 0;
-  if (!same) {
-    change.policies = s.policies;
-    change.policy_rows = change.policies->append(s.deps->new_id(), policy, hash, provenance, s.deps->now());
-    change.configuration = true;
-    version = change.policies->newest()->value.version();
-    note_configuration_change(change.record, cat(version, ":", hash), s.deps->now());
-  }
+  const auto staged = stage_policy(self, change, policy, {request.annotations().begin(), request.annotations().end()});
   const auto respond = [=](const records::SandboxRecord& record) {
     auto response = base_response(record);
-    response.set_version(version);
-    response.set_policy_hash(hash);
+    response.set_version(staged.version);
+    response.set_policy_hash(staged.hash);
     answer(std::move(response));
   };
-  if (same && !backfill && annotations_before == sandbox.metadata().annotations().size() && request.annotations().empty())
+  if (staged.same && !backfill && annotations_before == sandbox.metadata().annotations().size() && request.annotations().empty())
     return respond(s.record);
   commit(self, std::move(change), [=](const absl::Status& status) {
     status.ok() ? respond(self->state.record) : answer(api::from_storage("UpdateConfig", status));
   });
 }
 
-void update_policy(Entity self, const Ask<pb::UpdateConfigRequest>& ask, SandboxPolicy policy, Answer<pb::UpdateConfigResponse> answer) {
+/// A canonical policy against what surrounds it: what the sandbox runs, and the credentials of its providers.
+absl::Status check_surroundings(Entity self, const SandboxPolicy& policy, bool supervisor) {
   auto& s = self->state;
+  const auto& sandbox = s.record.sandbox();
+  if (sandbox.spec().has_policy() && sandbox.status().configuration_activated()) {
+    if (auto status = policy::check_live_update(sandbox.spec().policy(), policy); !status.ok()) return status;
+  }
+  if (auto status = check_bindings(policy, s.attached, false); !status.ok()) return status;
+  return supervisor ? absl::OkStatus() : check_uninspected(policy);
+}
+
+void update_policy(Entity self, const Ask<pb::UpdateConfigRequest>& ask, SandboxPolicy policy, Answer<pb::UpdateConfigResponse> answer) {
   const bool supervisor = ask.caller.kind == Caller::Kind::supervisor;
   if (has_global_policy(self)) {
     return answer(absl::FailedPreconditionError("policy is managed globally; delete global policy before sandbox policy update"));
   }
   if (auto status = admit_policy(policy, supervisor); !status.ok()) return answer(status);
-  const auto& sandbox = s.record.sandbox();
-  if (sandbox.spec().has_policy() && sandbox.status().configuration_activated()) {
-    if (auto status = policy::check_live_update(sandbox.spec().policy(), policy); !status.ok()) return answer(status);
-  }
-  if (auto status = check_bindings(policy, s.attached, false); !status.ok()) return answer(status);
-  if (!supervisor) {
-    if (auto status = check_uninspected(policy); !status.ok()) return answer(status);
-  }
+  // A supervisor gives back what it received, with paths added: what was proposed stays marked so.
+  if (supervisor) policy::keep_proposed_marks(base_policy(self), policy);
+  if (auto status = check_surroundings(self, policy, supervisor); !status.ok()) return answer(status);
   store_policy(self, ask, policy, std::move(answer));
 }
 
 void merge(Entity self, const Ask<pb::UpdateConfigRequest>& ask, Answer<pb::UpdateConfigResponse> answer) {
   auto& s = self->state;
-  const auto* newest = s.policies.newest();
-  const SandboxPolicy& base = newest != nullptr ? newest->value.policy() : s.record.sandbox().spec().policy();
+  if (has_global_policy(self)) {
+    return answer(absl::FailedPreconditionError("policy is managed globally; delete global policy before sandbox policy update"));
+  }
+  const auto& base = base_policy(self);
   auto merged = merge_policy(base, *ask.request);
   if (!merged.ok()) return answer(merged.status());
-  if (newest == nullptr && merged->network_policies().empty() && base.network_policies().empty())
+  if (s.policies.newest() == nullptr && merged->network_policies().empty() && base.network_policies().empty())
     return answer(base_response(s.record));  // version 0
-  update_policy(self, ask, std::move(*merged), std::move(answer));
+  if (auto status = check_surroundings(self, *merged, false); !status.ok()) return answer(status);
+  store_policy(self, ask, *merged, std::move(answer));
 }
 
 void update_setting(Entity self, const Ask<pb::UpdateConfigRequest>& ask, Answer<pb::UpdateConfigResponse> answer) {
@@ -139,46 +133,34 @@ void update_setting(Entity self, const Ask<pb::UpdateConfigRequest>& ask, Answer
   });
 }
 
-/// One proposal as it will lie in the store. An error rejects it, not the call.
-absl::StatusOr<records::DraftChunkRecord> draft_of(Entity self, const pb::PolicyChunk& proposed, const std::string& mode,
-                                                   std::uint64_t version) {
-  if (proposed.rule_name().empty()) return absl::InvalidArgumentError("chunk missing rule_name");
-  if (proposed.rule_name().starts_with(policy::kProviderRulePrefix)) {
-    return absl::InvalidArgumentError(cat("chunk '", proposed.rule_name(), "' uses reserved '_provider_' rule-name prefix"));
-  }
-  if (!proposed.has_proposed_rule()) return absl::InvalidArgumentError(cat("chunk '", proposed.rule_name(), "' missing proposed_rule"));
-  const auto now = self->state.deps->now();
-  records::DraftChunkRecord draft;
-  draft.set_mode(mode);
-  draft.set_draft_version(version);
-  auto& chunk = *draft.mutable_chunk();
-  chunk = proposed;
-  for (auto& endpoint : *chunk.mutable_proposed_rule()->mutable_endpoints()) endpoint.set_host(absl::AsciiStrToLower(endpoint.host()));
-  chunk.set_id(self->state.deps->new_id());
-  chunk.set_status("pending");
-  chunk.set_validation_result("not evaluated");
-  chunk.set_confidence(std::clamp(proposed.confidence(), 0.0F, 1.0F));
-  chunk.set_hit_count(std::clamp(proposed.hit_count(), 1, 100));
-  chunk.clear_security_notes();
-  chunk.clear_application_error();
-  chunk.clear_review_token();
-  chunk.clear_denial_summary_ids();
-  for (const auto& id : proposed.denial_summary_ids()) {
-    if (is_uuid(id) && static_cast<std::size_t>(chunk.denial_summary_ids_size()) < kMaxDenialIds) chunk.add_denial_summary_ids(id);
-  }
-  set_millis(chunk.mutable_created_time(), now);
-  if (!chunk.has_first_seen_time()) set_millis(chunk.mutable_first_seen_time(), now);
-  if (!chunk.has_last_seen_time()) set_millis(chunk.mutable_last_seen_time(), now);
-  const auto& rule = chunk.proposed_rule();
-  if (chunk.binary().empty() && rule.binaries_size() > 0) chunk.set_binary(rule.binaries(0).path());
-  if (mode == "mechanistic" && rule.endpoints_size() > 0) {
-    const auto& endpoint = rule.endpoints(0);
-    draft.set_dedup_key(cat(endpoint.host(), "|", endpoint.ports_size() > 0 ? endpoint.ports(0) : endpoint.port(), "|", chunk.binary()));
-  }
-  return draft;
+}  // namespace
+
+bool has_global_policy(Entity self) { return self->state.global.settings && self->state.global.settings->has_global_policy(); }
+
+const SandboxPolicy& base_policy(Entity self) {
+  const auto* newest = self->state.policies.newest();
+  return newest != nullptr ? newest->value.policy() : self->state.record.sandbox().spec().policy();
 }
 
-}  // namespace
+StagedPolicy stage_policy(Entity self, Change& change, const SandboxPolicy& policy, const std::map<std::string, std::string>& provenance) {
+  auto& s = self->state;
+  const auto* newest = s.policies.newest();
+  StagedPolicy staged{0, policy::policy_hash(policy).str(), false};
+  staged.same = newest != nullptr && newest->value.hash() == staged.hash &&
+                std::map<std::string, std::string>{newest->value.provenance().begin(), newest->value.provenance().end()} == provenance;
+  auto& spec = *change.record.mutable_sandbox()->mutable_spec();
+  if (!spec.has_policy()) *spec.mutable_policy() = policy;
+  if (staged.same) {
+    staged.version = newest->value.version();
+    return staged;
+  }
+  change.policies = s.policies;
+  change.policy_rows = change.policies->append(s.deps->new_id(), policy, staged.hash, provenance, s.deps->now());
+  change.configuration = true;
+  staged.version = change.policies->newest()->value.version();
+  note_configuration_change(change.record, cat(staged.version, ":", staged.hash), s.deps->now());
+  return staged;
+}
 
 void update_config(Entity self, const Ask<pb::UpdateConfigRequest>& ask, Answer<pb::UpdateConfigResponse> answer) {
   const auto& request = *ask.request;
@@ -243,51 +225,6 @@ void report_configuration(Entity self, const Ask<pb::ReportSandboxConfigurationR
       status.ok() ? answer(pb::ReportSandboxConfigurationResponse{}) : answer(api::from_storage("report sandbox configuration", status));
     });
   });
-}
-
-void submit_analysis(Entity self, const Ask<pb::SubmitPolicyAnalysisRequest>& ask, Answer<pb::SubmitPolicyAnalysisResponse> answer) {
-  auto& s = self->state;
-  const auto& request = *ask.request;
-  pb::SubmitPolicyAnalysisResponse response;
-  if (request.proposed_chunks().empty()) return answer(std::move(response));
-  auto change = begin(self);
-  std::uint64_t version = 1;
-  std::size_t pending = 0;
-  std::map<std::string, records::DraftChunkRecord> by_key;
-  for (const auto& [id, draft] : s.drafts) {
-    version = std::max(version, draft.draft_version() + 1);
-    pending += draft.chunk().status() == "pending" ? 1 : 0;
-    if (!draft.dedup_key().empty()) by_key[draft.dedup_key()] = draft;
-  }
-  std::map<std::string, records::DraftChunkRecord> written;
-  for (const auto& proposed : request.proposed_chunks()) {
-    auto draft = draft_of(self, proposed, request.analysis_mode(), version);
-    if (draft.ok() && !by_key.contains(draft->dedup_key()) && pending >= kMaxPendingDrafts) {
-      draft = absl::ResourceExhaustedError(
-          cat("chunk '", proposed.rule_name(), "': ", kMaxPendingDrafts, " proposals of this sandbox wait for a decision"));
-    }
-    if (!draft.ok()) {
-      response.set_rejected_chunks(response.rejected_chunks() + 1);
-      response.add_rejection_reasons(std::string{to_std(draft.status().message())});
-      continue;
-    }
-    if (const auto known = by_key.find(draft->dedup_key()); !draft->dedup_key().empty() && known != by_key.end()) {
-      auto& chunk = *known->second.mutable_chunk();  // seen again: counted, never replaced
-      chunk.set_hit_count(chunk.hit_count() + draft->chunk().hit_count());
-      *chunk.mutable_last_seen_time() = draft->chunk().last_seen_time();
-      draft = known->second;
-    } else {
-      ++pending;
-    }
-    if (!draft->dedup_key().empty()) by_key[draft->dedup_key()] = *draft;
-    written[draft->chunk().id()] = *draft;
-    response.set_accepted_chunks(response.accepted_chunks() + 1);
-    response.add_accepted_chunk_ids(draft->chunk().id());
-  }
-  if (written.empty()) return answer(std::move(response));
-  for (auto& [id, draft] : written) change.drafts.push_back(std::move(draft));
-  commit(self, std::move(change),
-         [=](const absl::Status& status) { status.ok() ? answer(response) : answer(api::from_storage("submit policy analysis", status)); });
 }
 
 }  // namespace openshell::gateway

@@ -32,6 +32,12 @@ std::vector<RowWrite> rows_of(const SandboxEntityState& s, const Change& change)
     const bool fresh = !s.drafts.contains(draft.chunk().id());
     writes.push_back({fresh ? RowWrite::Kind::create : RowWrite::Kind::update, to_row(draft, meta.id(), meta.workspace()), {}});
   }
+  for (const auto& id : change.erased_drafts) {
+    RowWrite write{RowWrite::Kind::erase, {}, {}};
+    write.row.type = std::string{storage::types::kDraftPolicyChunk};
+    write.row.id = id;
+    writes.push_back(std::move(write));
+  }
   if (change.receipt) {
     const bool fresh = !s.receipts.contains(change.receipt->receipt().receipt_id());
     writes.push_back({fresh ? RowWrite::Kind::create : RowWrite::Kind::update, to_row(*change.receipt, meta.id(), meta.workspace()), {}});
@@ -50,12 +56,16 @@ void take_over(Entity self, Change& change, std::uint64_t version) {
   if (change.policies) s.policies = std::move(*change.policies);
   if (change.settings) s.settings = std::move(change.settings);
   for (auto& draft : change.drafts) s.drafts[draft.chunk().id()] = draft;
+  for (const auto& draft : change.erased_drafts) s.drafts.erase(draft);
   if (change.receipt) s.receipts[change.receipt->receipt().receipt_id()] = *change.receipt;
   const auto& id = s.record.sandbox().metadata().id();
   s.config.reset();
   s.deps->identities->put(s.record);
   self->send(s.index, changed_atom::value, id, std::make_shared<const pb::Sandbox>(s.record.sandbox()));
-  if (change.configuration) self->send(s.deps->sessions, changed_atom::value, id);
+  if (change.configuration) {
+    self->send(s.deps->sessions, changed_atom::value, id);
+    refresh_drafts_later(self);
+  }
   set_timer(self);
   touch(self);
 }
@@ -278,12 +288,16 @@ void with_providers(Entity self, std::function<void(absl::Status)> then) {
       });
 }
 
+ConfigInputs config_inputs(Entity self) {
+  const auto& s = self->state;
+  return {s.record,           s.policies,           s.settings ? &s.settings->value : nullptr, s.global, s.attached,
+          s.provider_missing, s.deps->failure_mode, s.deps->extension_authentication};
+}
+
 std::shared_ptr<const openshell::sandbox::v1::GetSandboxConfigResponse> config(Entity self) {
   auto& s = self->state;
   if (!s.config) {
-    s.config = std::make_shared<const openshell::sandbox::v1::GetSandboxConfigResponse>(
-        compose_config({s.record, s.policies, s.settings ? &s.settings->value : nullptr, s.global, s.attached, s.provider_missing,
-                        s.deps->failure_mode, s.deps->extension_authentication}));
+    s.config = std::make_shared<const openshell::sandbox::v1::GetSandboxConfigResponse>(compose_config(config_inputs(self)));
   }
   return s.config;
 }
@@ -357,12 +371,21 @@ SandboxEntity::behavior_type sandbox_entity(SandboxEntity::stateful_pointer<Sand
       changing(self, detach),
       changing(self, provider_status),
       changing(self, submit_analysis),
+      reading(self, get_drafts),
+      reading(self, draft_history),
+      changing(self, approve_draft),
+      changing(self, approve_drafts),
+      changing(self, reject_draft),
+      changing(self, edit_draft),
+      changing(self, undo_draft),
+      changing(self, clear_drafts),
       [=](const ComputeObservation& observation) { observed(self, observation); },
       [=](add_atom, const SessionInfo& info) { session_added(self, info); },
       [=](ended_atom, const std::string& session_id, const std::string&) { session_over(self, session_id); },
       [=](changed_atom, const GlobalView& view) {
         self->state.global = view;
         self->state.config.reset();
+        refresh_drafts_later(self);
         self->send(self->state.deps->sessions, changed_atom::value, self->state.record.sandbox().metadata().id());
       },
       [=](changed_atom, const std::string& provider) {
@@ -370,6 +393,7 @@ SandboxEntity::behavior_type sandbox_entity(SandboxEntity::stateful_pointer<Sand
         if (!provider.empty() && std::find(names.begin(), names.end(), provider) == names.end()) return;
         self->state.attached_known = false;
         self->state.config.reset();
+        refresh_drafts_later(self);
         self->send(self->state.deps->sessions, changed_atom::value, self->state.record.sandbox().metadata().id());
       },
       [=](const TokenRotation& rotation) { return rotate(self, rotation); },

@@ -43,10 +43,6 @@ struct EntityDeps {
 
 /// How long a person's stop, start or delete is held before the answer says that it goes on.
 inline constexpr std::chrono::seconds kLifecycleAnswer{20};
-/// Proposals that wait for a person, per sandbox.
-inline constexpr std::size_t kMaxPendingDrafts = 1'000;
-inline constexpr std::size_t kMaxDenialIds = 20;
-
 struct SandboxEntityState {
   std::shared_ptr<const EntityDeps> deps;
   SandboxIndex index;
@@ -74,6 +70,7 @@ struct SandboxEntityState {
   Gate lifecycle;  // stop, start, delete, recovery: held over driver calls
   Gate writes;     // one change of the record: held over its commit
   bool tick_set = false;
+  bool draft_refresh_due = false;  // one waits at the gate of writes
 
   ActorSnapshot snapshot() const;
   inline static const char* name = "sandbox_entity";

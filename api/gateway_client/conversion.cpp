@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "openshell.pb.h"
+#include "policy/mapper.hpp"
 
 namespace openshell::api {
 namespace {
@@ -72,7 +73,7 @@ void fill(const supervisor::DenialSummary& summary, v1::DenialSummary& out) {
 
 void fill(const supervisor::Proposal& proposal, v1::PolicyChunk& out) {
   out.set_rule_name(proposal.rule_name);
-  out.set_rationale("denied " + std::to_string(proposal.count) + " times; nothing was evaluated");
+  out.set_rationale(policy::proposal_rationale({proposal.host, proposal.port, proposal.binary, proposal.stage, proposal.count}));
   out.set_confidence(static_cast<float>(proposal.confidence));
   for (const auto& id : proposal.denial_ids) out.add_denial_summary_ids(id);
   out.set_stage(proposal.stage);

@@ -77,6 +77,7 @@ class ActorPlane : public ControlPlane {
   void add_handlers(Router& router) override {
     add_unary_handlers(router, plane_);
     add_config_handlers(router, plane_);
+    add_draft_handlers(router, plane_);
     add_watch_handlers(router, plane_);
     add_session_handlers(router, plane_);
     add_exec_handlers(router, plane_);

@@ -61,6 +61,7 @@ absl::Status check_request_id(const std::string& request_id);
 
 void add_unary_handlers(Router& router, const PlanePtr& plane);
 void add_config_handlers(Router& router, const PlanePtr& plane);
+void add_draft_handlers(Router& router, const PlanePtr& plane);
 void add_watch_handlers(Router& router, const PlanePtr& plane);
 void add_session_handlers(Router& router, const PlanePtr& plane);
 void add_exec_handlers(Router& router, const PlanePtr& plane);

@@ -20,7 +20,8 @@ using Action = std::function<absl::StatusOr<int>(Context&)>;
 void add_gateway_commands(CLI::App& root, Action& chosen);   // gateway, status, whoami
 void add_sandbox_commands(CLI::App& root, Action& chosen);   // sandbox create, get, list, delete, exec, provider
 void add_log_commands(CLI::App& root, Action& chosen);       // logs
-void add_policy_commands(CLI::App& root, Action& chosen);    // policy set, get, list
+void add_policy_commands(CLI::App& root, Action& chosen);    // policy set, update, get, list, delete
+void add_rule_commands(CLI::App& root, Action& chosen);      // rule get, approve, reject, approve-all, undo, clear, history
 void add_settings_commands(CLI::App& root, Action& chosen);  // settings get, set, delete
 void add_provider_commands(CLI::App& root, Action& chosen);  // provider create, get, list, delete
 
@@ -33,6 +34,9 @@ absl::StatusOr<int> log_in_and_store(Context& context, const Registration& gatew
 void add_sandbox_create(CLI::App& sandbox, Action& chosen);
 void add_sandbox_exec(CLI::App& sandbox, Action& chosen);
 void add_sandbox_provider(CLI::App& sandbox, Action& chosen);
+// And of `policy`.
+void add_policy_update(CLI::App& policy, Action& chosen);
+void add_policy_questions(CLI::App& policy, Action& chosen);  // explain, diff
 
 /// -o, --output table|yaml|json into `format`, and `-o` alone for table.
 void add_output_option(CLI::App& command, Format& format);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cli/commands/commands.hpp"
+#include "cli/commands/policy_wait.hpp"
 #include "cli/policy_file.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/terminal.hpp"
@@ -76,32 +77,6 @@ absl::StatusOr<v1::GetSandboxPolicyStatusResponse> policy_status(Context& contex
   request.set_sandbox(sandbox);
   request.set_version(version);
   return client.get_policy_status(request);
-}
-
-absl::StatusOr<int> await_loaded(Context& context, GatewayClient& client, const std::string& sandbox, std::uint32_t version, int seconds) {
-  const auto start = Clock::now();
-  while (true) {
-    if (auto answer = policy_status(context, client, sandbox, version); answer.ok()) {
-      switch (answer->revision().status()) {
-        case v1::POLICY_STATUS_LOADED:
-          note(absl::StrCat(mark(kDone), " Policy version ", version, " loaded (active version: ", answer->active_version(), ")"));
-          return 0;
-        case v1::POLICY_STATUS_FAILED:
-          return absl::AbortedError(absl::StrCat("Policy version ", version, " failed to load: ", answer->revision().load_error()));
-        case v1::POLICY_STATUS_SUPERSEDED:
-          note(absl::StrCat("\u26A0 Policy version ", version, " was superseded (active version: ", answer->active_version(), ")"));
-          return 0;
-        default:
-          break;
-      }
-    }
-    const auto waited = Clock::now() - start;
-    if (waited >= std::chrono::seconds{seconds}) {
-      note(absl::StrCat(mark(kFailed), " Timeout waiting for policy version ", version, " to load"));
-      return kExitNotInTime;
-    }
-    std::this_thread::sleep_for(waited < std::chrono::seconds{1} ? kEagerPoll : kSteadyPoll);
-  }
 }
 
 absl::StatusOr<int> set_global(Context& context, const SetOptions& options) {
@@ -299,6 +274,32 @@ absl::StatusOr<int> list(Context& context, const ListOptions& options) {
 
 }  // namespace
 
+absl::StatusOr<int> await_loaded(Context& context, GatewayClient& client, const std::string& sandbox, std::uint32_t version, int seconds) {
+  const auto start = Clock::now();
+  while (true) {
+    if (auto answer = policy_status(context, client, sandbox, version); answer.ok()) {
+      switch (answer->revision().status()) {
+        case v1::POLICY_STATUS_LOADED:
+          note(absl::StrCat(mark(kDone), " Policy version ", version, " loaded (active version: ", answer->active_version(), ")"));
+          return 0;
+        case v1::POLICY_STATUS_FAILED:
+          return absl::AbortedError(absl::StrCat("Policy version ", version, " failed to load: ", answer->revision().load_error()));
+        case v1::POLICY_STATUS_SUPERSEDED:
+          note(absl::StrCat("\u26A0 Policy version ", version, " was superseded (active version: ", answer->active_version(), ")"));
+          return 0;
+        default:
+          break;
+      }
+    }
+    const auto waited = Clock::now() - start;
+    if (waited >= std::chrono::seconds{seconds}) {
+      note(absl::StrCat(mark(kFailed), " Timeout waiting for policy version ", version, " to load"));
+      return kExitNotInTime;
+    }
+    std::this_thread::sleep_for(waited < std::chrono::seconds{1} ? kEagerPoll : kSteadyPoll);
+  }
+}
+
 void add_policy_commands(CLI::App& root, Action& chosen) {
   auto* policy = root.add_subcommand("policy", "What sandboxes may do")->alias("pol");
   {
@@ -312,6 +313,8 @@ void add_policy_commands(CLI::App& root, Action& chosen) {
     command->add_flag("--yes", o->yes);
     command->callback([&chosen, o] { chosen = [o](Context& c) { return set(c, *o); }; });
   }
+  add_policy_update(*policy, chosen);
+  add_policy_questions(*policy, chosen);
   {
     auto o = std::make_shared<GetOptions>();
     auto* command = policy->add_subcommand("get", "Show the effective policy, or a stored revision");

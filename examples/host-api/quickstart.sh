@@ -208,16 +208,27 @@ check "io_uring_setup" 0 '^-1 (1|38)$' \
   inside 'python3 -c "import ctypes; c = ctypes.CDLL(None, use_errno=True); print(c.syscall(425, 8, 0), ctypes.get_errno())"'
 
 say ""
-say "3. A new policy, without a restart"
+say "3. Approving what was refused, without a restart"
+pending() { openshell rule get "$name" --status pending -o json; }
+proposal() { pending | python3 -c 'import json, sys; print(*[c["id"] for c in json.load(sys.stdin)["chunks"] if c["proposed_rule"]["endpoints"][0]["port"] == 9091])'; }
+has_proposal() { [[ -n $(proposal) ]]; }
+milliseconds() { echo $((($(date +%s%N) - $1) / 1000000)); }
+in_force() { if (($2 <= 1000)); then pass "$1 after $2 ms"; else fail "$1 after $2 ms: must be within 1000"; fi; }
+wait_for proposal has_proposal || true
+check "the refused 9091 stands as a pending proposal, for that one program" 0 'host.openshell.internal:9091 \[L4\]' openshell rule get "$name" --status pending
+at=$(date +%s%N)
+check "rule approve" 0 'approved. Policy version' openshell rule approve "$name" --chunk-id "$(proposal)" --wait --timeout 10
+in_force "the approved rule is acknowledged as loaded" "$(milliseconds "$at")"
+check "the very command that was refused now succeeds" 0 '^connected$' inside "$refused && echo connected"
 wider=$work/wider.yaml
 sed 's/ports: \[9090, 9443\]/ports: [9090, 9443, 9091]/' "$policy" >"$wider"
-set_at=$(date +%s%N)
-check "policy set: port 9091 is added" 0 'version|revision' openshell policy set "$name" --policy "$wider" --wait --timeout 10
-took=$((($(date +%s%N) - set_at) / 1000000))
-if ((took <= 1000)); then pass "acknowledged as loaded after $took ms"; else fail "acknowledged as loaded after $took ms: must be within 1000"; fi
+at=$(date +%s%N)
+check "policy set: 9091 is open to curl instead" 0 'version|revision' openshell policy set "$name" --policy "$wider" --wait --timeout 10
+in_force "the new policy is acknowledged as loaded" "$(milliseconds "$at")"
 check "policy list shows the new revision as Loaded" 0 'Loaded' openshell policy list "$name"
-check "what was refused now answers: 9091/tools.json" 0 '"name": "provision"' \
+check "curl 9091/tools.json answers" 0 '"name": "provision"' \
   inside "curl -sS --fail-with-body $bearer http://host.openshell.internal:9091/tools.json"
+check "and bash is refused again" fail 'Permission denied' inside "$refused"
 
 say ""
 say "4. Looking at it, and the end"

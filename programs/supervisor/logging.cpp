@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "observability/log.hpp"
+#include "programs/supervisor/denial_rate.hpp"
 
 namespace openshell::supervisor {
 namespace {
@@ -251,6 +252,19 @@ std::string shorthand(const egress::ActivityEvent& event) {
   return "EVENT" + severity;
 }
 
+namespace {
+
+/// Refused opens of one key may come by the thousand a second; requests are each read by a person or an agent.
+bool admitted(const egress::ActivityEvent& event) {
+  if (event.denial_id.empty() || event.event_class != egress::EventClass::kNetwork) return true;
+  static std::mutex mutex;
+  static DenialRate rate;
+  const std::lock_guard lock{mutex};
+  return rate.admit(event.host, event.port.value, event.binary, std::chrono::steady_clock::now());
+}
+
+}  // namespace
+
 void log_event(const egress::ActivityEvent& event) {
   auto& out = outlets();
   const auto text = shorthand(event);
@@ -258,7 +272,7 @@ void log_event(const egress::ActivityEvent& event) {
   const auto line = timestamp(at) + " OCSF " + text + '\n';
   if (out.console <= spdlog::level::info) to_console(line);
   if (out.file) out.file->write(line, at);
-  if (!out.queue) return;
+  if (!out.queue || !admitted(event)) return;
   LogLine pushed{at, "OCSF", kOcsfTarget, text, {}};
   const bool denied = !event.denial_id.empty();
   if (denied) pushed.fields.emplace("denial_id", event.denial_id.str());

@@ -363,7 +363,7 @@ TEST_F(HistoryTest, ACK_18_ACK_28_RandomInterleavingsNeverReorderTheHistory) {
   }
 }
 
-TEST_F(HistoryTest, DenialsAreSubmittedEveryIntervalAndKeptWhereTheGatewayRefuses) {
+TEST_F(HistoryTest, PP_03_PP_05_DenialsAreSubmittedEveryIntervalAndKeptWhereTheGatewayRefuses) {
   auto queue = std::make_shared<DenialQueue>();
   auto aggregator = ended.keep(sys.spawn(denial_aggregator, queue, client, 10s, Reporter{}));
   queue->on_fill([&] { caf::anon_send(aggregator, wake_atom::value); });
@@ -373,6 +373,7 @@ TEST_F(HistoryTest, DenialsAreSubmittedEveryIntervalAndKeptWhereTheGatewayRefuse
   event.host = "a.test";
   event.port = 443;
   event.binary = "/usr/bin/curl";
+  event.stage = "transparent_tcp_connect";
   gateway.on_analysis = [] { return absl::UnavailableError("down"); };
   queue->push(event);
   advance(10s);

@@ -12,6 +12,8 @@
 #include "actors/supervisor/session_pace.hpp"
 #include "actors/supervisor/settings.hpp"
 #include "api/gateway_client/token_slots.hpp"
+#include "policy/mapper.hpp"
+#include "programs/supervisor/denial_rate.hpp"
 
 namespace openshell::supervisor {
 namespace {
@@ -300,13 +302,13 @@ TEST(DenialWindow, ABatchThatWasNotTakenIsFoldedBackWithTheOlderFirst) {
 }
 
 TEST(Proposals, NameAndConfidenceFollowCountPortAndStage) {
-  EXPECT_EQ(proposal_name("db.lab-1.test", 5432), "allow_db_lab_1_test_5432");
-  EXPECT_DOUBLE_EQ(proposal_confidence(12, 5432, "transparent_tcp_connect"), 0.85);
-  EXPECT_DOUBLE_EQ(proposal_confidence(1, 7000, "transparent_tcp_connect"), 0.5);
-  EXPECT_DOUBLE_EQ(proposal_confidence(3, 7000, "ssrf"), 0.4);
+  EXPECT_EQ(policy::proposal_name("db.lab-1.test", 5432), "allow_db_lab_1_test_5432");
+  EXPECT_DOUBLE_EQ(policy::proposal_confidence(12, 5432, "transparent_tcp_connect"), 0.85);
+  EXPECT_DOUBLE_EQ(policy::proposal_confidence(1, 7000, "transparent_tcp_connect"), 0.5);
+  EXPECT_DOUBLE_EQ(policy::proposal_confidence(3, 7000, "ssrf"), 0.4);
 }
 
-TEST(Proposals, NeverForRequestsOrForWhatNoRuleMayOpen) {
+TEST(Proposals, PP_09_NeverForRequestsOrForWhatNoRuleMayOpen) {
   DenialWindow window;
   window.add(denial("meta", "169.254.169.254", 80));
   window.add(denial("loop", "localhost", 80));
@@ -319,6 +321,38 @@ TEST(Proposals, NeverForRequestsOrForWhatNoRuleMayOpen) {
   ASSERT_EQ(proposals.size(), 1U);
   EXPECT_EQ(proposals[0].host, "ok.test");
   EXPECT_THAT(proposals[0].denial_ids, ElementsAre("yes"));
+}
+
+TEST(Proposals, PP_13_EveryProposalIsExactlyHostAndPort) {
+  EXPECT_EQ(policy::proposal_rationale({"api.test", 443, "/usr/bin/curl", "connect", 1}), "Allow curl to connect to api.test:443 (HTTPS).");
+  EXPECT_EQ(policy::proposal_rationale({"api.test", 7000, "-", "connect", 1}), "Allow unknown binary to connect to api.test:7000.");
+  for (const char* stage : {"connect", "forward", "ssrf", "transparent_tcp_connect"})
+    EXPECT_TRUE(policy::is_proposable({"api.test", 443, "/b", stage, 1})) << stage;
+  for (const char* stage : {"forward-l7-deny", "connect-l7-parse-rejection", "", "dns"})
+    EXPECT_FALSE(policy::is_proposable({"api.test", 443, "/b", stage, 1})) << stage;
+  for (const char* host : {"127.0.0.1", "169.254.169.254", "::1", "fe80::1", "localhost", "localhost.", "metadata.google.internal", ""})
+    EXPECT_FALSE(policy::is_proposable({host, 443, "/b", "connect", 1})) << host;
+  EXPECT_TRUE(policy::is_proposable({"host.openshell.internal", 9091, "/b", "connect", 1}));
+}
+
+TEST(DenialRate, PP_14_OneLineOfAKeyAtOnceThenOneASecond) {
+  DenialRate rate;
+  const auto start = std::chrono::steady_clock::time_point{} + 1h;
+  EXPECT_TRUE(rate.admit("a.test", 443, "/b", start));
+  int lines = 0;
+  for (int i = 0; i < 1'000; ++i) lines += rate.admit("a.test", 443, "/b", start + std::chrono::milliseconds{i % 1'000}) ? 1 : 0;
+  EXPECT_EQ(lines, 0);
+  EXPECT_TRUE(rate.admit("a.test", 443, "/c", start)) << "another program";
+  EXPECT_TRUE(rate.admit("a.test", 8443, "/b", start)) << "another port";
+  EXPECT_TRUE(rate.admit("a.test", 443, "/b", start + DenialRate::kInterval));
+}
+
+TEST(DenialRate, ABoundedTableLetsNewKeysInWhenOldOnesArePast) {
+  DenialRate rate;
+  const auto start = std::chrono::steady_clock::time_point{} + 1h;
+  for (std::size_t i = 0; i < DenialRate::kMaxKeys; ++i) ASSERT_TRUE(rate.admit(std::to_string(i) + ".test", 443, "/b", start));
+  EXPECT_FALSE(rate.admit("more.test", 443, "/b", start));
+  EXPECT_TRUE(rate.admit("more.test", 443, "/b", start + DenialRate::kInterval));
 }
 
 TEST(DenialQueue, DropsItsOldestAndWakesOncePerFill) {

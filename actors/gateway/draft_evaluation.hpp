@@ -1,0 +1,29 @@
+// What a proposal would make of the policy that is in force, and the token that stands for exactly that. Pure. [decision 32]
+#pragma once
+
+#include <string>
+
+#include "actors/gateway/effective_config.hpp"
+#include "policy/candidate.hpp"
+
+namespace openshell::gateway {
+
+/// What stands where a prover's verdict would: there is no prover yet, so nothing is approved without a person.
+inline constexpr const char* kNotEvaluated = "not evaluated";
+
+struct Evaluation {
+  policy::Candidate candidate;  ///< empty where `error` says why
+  std::string error;            ///< one sentence; such a proposal can not be approved
+  std::string token;            ///< differs as soon as the rule, the policy in force, the outcome or the credentials do
+  std::string current_hash, candidate_hash;
+  openshell::sandbox::v1::SandboxPolicy current, effective;  ///< without and with the proposal
+};
+
+/// `base`: the policy that an approval would change. `current`: the configuration that is in force.
+Evaluation evaluate(const ConfigInputs& in, const openshell::sandbox::v1::SandboxPolicy& base,
+                    const openshell::sandbox::v1::GetSandboxConfigResponse& current, const records::DraftChunkRecord& draft);
+
+/// The same for a base policy that already holds other proposals: OK where the whole may stand.
+absl::Status check_composed(const ConfigInputs& in, const openshell::sandbox::v1::SandboxPolicy& base);
+
+}  // namespace openshell::gateway

@@ -1,0 +1,478 @@
+// Proposals of a sandbox: what its supervisor submits, and what people decide.
+#include <absl/strings/ascii.h>
+#include <caf/all.hpp>
+
+#include <algorithm>
+#include <set>
+
+#include "actors/gateway/create_request.hpp"
+#include "actors/gateway/drafts.hpp"
+#include "actors/gateway/entity_ops.hpp"
+#include "api/errors.hpp"
+#include "observability/text.hpp"
+#include "policy/merge.hpp"
+#include "policy/static_fields.hpp"
+
+namespace openshell::gateway {
+namespace {
+
+using openshell::sandbox::v1::SandboxPolicy;
+using records::DraftChunkRecord;
+
+/// What GetDraftPolicy attaches of whole policies at most, so that the answer stays below what clients take.
+constexpr std::size_t kMaxAttachedBytes = 2U << 20;
+
+constexpr const char* kGlobal =
+    "cannot approve rules while a global policy is active; delete the global policy to manage per-sandbox rules";
+constexpr const char* kStaleToken = "review token does not match the fetched proposal; refetch and review again";
+constexpr const char* kInputsChanged = "proposal inputs changed; evaluation refreshed, refetch and review again";
+
+bool is(const DraftChunkRecord& draft, std::string_view status) { return draft.chunk().status() == status; }
+
+Evaluation evaluated(Entity self, const DraftChunkRecord& draft) {
+  return evaluate(config_inputs(self), base_policy(self), *config(self), draft);
+}
+
+absl::StatusOr<DraftChunkRecord> find_draft(Entity self, const std::string& id) {
+  if (id.empty()) return api::invalid_field("chunk_id", "chunk_id is required");
+  const auto found = self->state.drafts.find(id);
+  if (found == self->state.drafts.end()) return absl::NotFoundError("chunk not found");
+  return found->second;
+}
+
+absl::Status wrong_status(const DraftChunkRecord& draft, std::string_view expected) {
+  return absl::FailedPreconditionError(cat("chunk status is '", draft.chunk().status(), "', expected ", expected));
+}
+
+/// What several steps of one request change, seen together before anything is written.
+class DraftChanges {
+ public:
+  explicit DraftChanges(Entity self) : rows_{self->state.drafts} {}
+
+  DraftRows& rows() { return rows_; }
+  DraftChunkRecord& edit(const std::string& id) {
+    changed_.insert(id);
+    return rows_[id];
+  }
+  [[nodiscard]] bool empty() const { return changed_.empty(); }
+  void into(Change& change) const {
+    for (const auto& id : changed_) change.drafts.push_back(rows_.at(id));
+  }
+
+ private:
+  DraftRows rows_;
+  std::set<std::string> changed_;
+};
+
+/// Pending proposals that the policy in force allows already are closed: nobody needs to look at them.
+void close_covered(Entity self, DraftChanges& drafts) {
+  const auto current = config(self);
+  const auto now = self->state.deps->now();
+  for (const auto& [id, draft] : self->state.drafts) {
+    if (!is(draft, draft_status::kPending) || !policy::covers(current->policy(), draft.chunk().proposed_rule())) continue;
+    reject(drafts.edit(id), cat("covered by active policy revision ", current->version()), now);
+  }
+}
+
+void evaluate_again(Entity self, DraftChanges& drafts) {
+  std::size_t left = kMaxRefreshedDrafts;
+  for (const auto* draft : newest_first(drafts.rows())) {
+    if (left == 0) return;
+    if (!is(*draft, draft_status::kPending)) continue;
+    --left;
+    const auto evaluation = evaluated(self, *draft);
+    if (evaluation.token != draft->chunk().review_token()) record_evaluation(drafts.edit(draft->chunk().id()), evaluation);
+  }
+}
+
+/// Closes and evaluates what waits, then runs `then` whatever came of it: an approval finds what was missed here.
+void refresh_drafts(Entity self, std::function<void()> then) {
+  self->state.draft_refresh_due = false;
+  with_providers(self, [=](const absl::Status& known) {
+    if (!known.ok()) return then();
+    DraftChanges drafts{self};
+    close_covered(self, drafts);
+    evaluate_again(self, drafts);
+    if (drafts.empty()) return then();
+    auto change = begin(self);
+    drafts.into(change);
+    commit(self, std::move(change), [then](const absl::Status&) { then(); });
+  });
+}
+
+/// Canonical policy against what runs; network rules change only, but the check is cheap and the promise is for ever.
+absl::Status check_live(Entity self, const SandboxPolicy& policy) {
+  const auto& sandbox = self->state.record.sandbox();
+  if (policy.ByteSizeLong() > kMaxPolicyBytes)
+    return absl::FailedPreconditionError(cat("the policy would exceed ", kMaxPolicyBytes, " bytes"));
+  if (!sandbox.spec().has_policy() || !sandbox.status().configuration_activated()) return absl::OkStatus();
+  return policy::check_live_update(sandbox.spec().policy(), policy);
+}
+
+/// Takes an approved proposal out of the policy again. The rule that it was put into stays for other programs.
+absl::StatusOr<SandboxPolicy> without(Entity self, const DraftChunkRecord& draft) {
+  auto policy = base_policy(self);
+  if (draft.applied_rule_name().empty()) return policy;
+  for (const auto& binary : draft.chunk().proposed_rule().binaries()) {
+    auto removed = policy::remove_binary(policy, draft.applied_rule_name(), binary.path());
+    if (!removed.ok()) return removed;
+    policy = *std::move(removed);
+  }
+  return policy;
+}
+
+template <class Response>
+void answer_with(Answer<Response> answer, const StagedPolicy& staged) {
+  Response response;
+  response.set_policy_version(staged.version);
+  response.set_policy_hash(staged.hash);
+  answer(std::move(response));
+}
+
+/// Which part of `request` may be approved as it stands. An error goes to the caller; `persist` says that the evaluation is to be kept.
+absl::Status check_reviewed(const DraftChunkRecord& draft, const Evaluation& live, const std::string& supplied, bool& persist) {
+  const auto& stored = draft.chunk().review_token();
+  persist = false;
+  if (!stored.empty() && supplied != stored) return absl::FailedPreconditionError(kStaleToken);
+  persist = true;
+  if (!live.error.empty()) return absl::FailedPreconditionError(cat("proposal is not applicable: ", live.error));
+  if (!stored.empty() && live.token != stored) return absl::FailedPreconditionError(kInputsChanged);
+  return absl::OkStatus();
+}
+
+/// Writes an evaluation that differs from the stored one, then gives the refusal that it caused.
+template <class Response>
+void refuse_and_keep(Entity self, DraftChunkRecord draft, const Evaluation& live, const absl::Status& why, Answer<Response> answer) {
+  if (draft.chunk().review_token() == live.token) return answer(why);
+  record_evaluation(draft, live);
+  auto change = begin(self);
+  change.drafts.push_back(std::move(draft));
+  commit(self, std::move(change),
+         [=](const absl::Status& status) { answer(status.ok() ? why : api::from_storage("approve draft", status)); });
+}
+
+/// A policy and the decision that made it, in one commit; the proposals that wait are looked at again before the answer.
+template <class Response>
+void decide(Entity self, const SandboxPolicy& policy, std::vector<DraftChunkRecord> decided, std::string_view what,
+            std::function<void(const StagedPolicy&)> done, Answer<Response> answer) {
+  if (auto status = check_live(self, policy); !status.ok()) return answer(status);
+  auto change = begin(self);
+  const auto staged = stage_policy(self, change, policy, {});
+  change.drafts = std::move(decided);
+  commit(self, std::move(change), [=, name = std::string{what}](const absl::Status& status) {
+    if (!status.ok()) return answer(api::from_storage(name, status));
+    refresh_drafts(self, [=] { done(staged); });
+  });
+}
+
+/// The rule name to remember of an approval: none where nothing changed.
+std::string applied_name(const SandboxPolicy& before, const policy::Candidate& candidate) {
+  return policy::covers(before, candidate.rule) ? std::string{} : candidate.rule_name;
+}
+
+// ---- submissions
+
+/// One submission, chunk by chunk.
+class Submission {
+ public:
+  Submission(Entity self, const pb::SubmitPolicyAnalysisRequest& request) : self_{self}, request_{request}, drafts_{self} {
+    for (const auto& [id, draft] : self->state.drafts) version_ = std::max(version_, draft.draft_version() + 1);
+    close_covered(self, drafts_);
+    for (const auto& [id, draft] : drafts_.rows()) {
+      pending_ += is(draft, draft_status::kPending) ? 1 : 0;
+      if (!draft.dedup_key().empty()) by_key_[draft.dedup_key()] = id;
+    }
+  }
+
+  void take_all() {
+    for (const auto& proposed : request_.proposed_chunks()) {
+      const auto id = take(proposed);
+      if (!id.ok()) {
+        response_.set_rejected_chunks(response_.rejected_chunks() + 1);
+        response_.add_rejection_reasons(std::string{to_std(id.status().message())});
+        continue;
+      }
+      response_.set_accepted_chunks(response_.accepted_chunks() + 1);
+      response_.add_accepted_chunk_ids(*id);
+    }
+  }
+
+  [[nodiscard]] const pb::SubmitPolicyAnalysisResponse& response() const { return response_; }
+  [[nodiscard]] const DraftChanges& drafts() const { return drafts_; }
+
+ private:
+  absl::StatusOr<std::string> take(const pb::PolicyChunk& proposed) {
+    auto& deps = *self_->state.deps;
+    const auto& mode = request_.analysis_mode();
+    auto draft = new_draft(proposed, mode, version_, deps.new_id(), deps.now());
+    if (!draft.ok()) return draft.status();
+    std::string id = draft->chunk().id();
+    if (const auto known = by_key_.find(draft->dedup_key()); !draft->dedup_key().empty() && known != by_key_.end()) {
+      id = known->second;  // seen again: counted, its rule never replaced
+      count_again(drafts_.edit(id), *draft);
+      if (is(drafts_.rows().at(id), draft_status::kPending)) look_at(id);
+    } else {
+      if (pending_ >= kMaxPendingDrafts) {
+        return absl::ResourceExhaustedError(
+            cat("chunk '", proposed.rule_name(), "': ", kMaxPendingDrafts, " proposals of this sandbox wait for a decision"));
+      }
+      const auto evaluation = evaluated(self_, *draft);
+      if (mode != "mechanistic" && !evaluation.error.empty())
+        return absl::InvalidArgumentError(cat("chunk '", proposed.rule_name(), "': ", evaluation.error));
+      record_evaluation(*draft, evaluation);
+      drafts_.edit(id) = *draft;
+      if (!draft->dedup_key().empty()) by_key_[draft->dedup_key()] = id;
+      ++pending_;
+    }
+    settle(id, mode == "mechanistic");
+    return id;
+  }
+
+  void look_at(const std::string& id) { record_evaluation(drafts_.edit(id), evaluated(self_, drafts_.rows().at(id))); }
+
+  /// Of one host, port and program one proposal waits: the newest.
+  void settle(const std::string& id, bool mechanistic) {
+    const auto key = draft_key(drafts_.rows().at(id).chunk());
+    if (key.empty() || !is(drafts_.rows().at(id), draft_status::kPending)) return;
+    const auto now = self_->state.deps->now();
+    std::string approved;
+    std::vector<std::string> older;
+    for (const auto& [other, draft] : drafts_.rows()) {
+      if (other == id || draft_key(draft.chunk()) != key) continue;
+      if (is(draft, draft_status::kPending)) older.push_back(other);
+      if (is(draft, draft_status::kApproved)) approved = other;
+    }
+    for (const auto& other : older) {
+      reject(drafts_.edit(other), cat("superseded by chunk ", id), now);
+      --pending_;
+    }
+    if (!mechanistic || approved.empty()) return;
+    reject(drafts_.edit(id), cat("already covered by approved chunk ", approved, " (agent_authored or prior auto-approval)"), now);
+    --pending_;
+  }
+
+  Entity self_;
+  const pb::SubmitPolicyAnalysisRequest& request_;
+  DraftChanges drafts_;
+  pb::SubmitPolicyAnalysisResponse response_;
+  std::map<std::string, std::string> by_key_;
+  std::uint64_t version_ = 1;
+  std::size_t pending_ = 0;
+};
+
+// ---- approving many
+
+/// The pending proposals that are asked for, with the token that was reviewed of each.
+absl::StatusOr<std::vector<std::pair<DraftChunkRecord, std::string>>> selected(Entity self,
+                                                                               const pb::ApproveAllDraftChunksRequest& request) {
+  std::vector<std::pair<DraftChunkRecord, std::string>> out;
+  const auto& drafts = self->state.drafts;
+  const bool none = std::none_of(drafts.begin(), drafts.end(), [](const auto& row) { return is(row.second, draft_status::kPending); });
+  if (none) return absl::FailedPreconditionError("no pending chunks to approve");
+  for (const auto& approval : request.approvals()) {
+    const auto found = drafts.find(approval.chunk_id());
+    if (found == drafts.end() || !is(found->second, draft_status::kPending)) {
+      return absl::FailedPreconditionError(cat("chunk '", approval.chunk_id(), "' is not pending; refetch before bulk approval"));
+    }
+    out.emplace_back(found->second, approval.review_token());
+  }
+  if (!request.approvals().empty()) return out;
+  for (const auto* draft : newest_first(drafts)) {
+    if (is(*draft, draft_status::kPending)) out.emplace_back(*draft, "");
+  }
+  std::reverse(out.begin(), out.end());  // oldest first: what was asked for first wins a conflict
+  return out;
+}
+
+void approve_selected(Entity self, const pb::ApproveAllDraftChunksRequest& request, Answer<pb::ApproveAllDraftChunksResponse> answer) {
+  auto chosen = selected(self, request);
+  if (!chosen.ok()) return answer(chosen.status());
+  auto policy = base_policy(self);
+  const auto now = self->state.deps->now();
+  std::vector<DraftChunkRecord> approved;
+  for (auto& [draft, token] : *chosen) {
+    bool persist = false;
+    const bool flagged = !to_public(draft).security_notes().empty();
+    if ((flagged && !request.include_security_flagged()) || !check_reviewed(draft, evaluated(self, draft), token, persist).ok()) continue;
+    // Once more on top of those before it: what does not fit beside them waits for a decision of its own.
+    const auto together = evaluate(config_inputs(self), policy, *config(self), draft);
+    if (!together.error.empty()) continue;
+    approve(draft, applied_name(policy, together.candidate), now);
+    policy = together.candidate.base;
+    approved.push_back(draft);
+  }
+  const auto count = static_cast<std::uint32_t>(approved.size());
+  const auto skipped = static_cast<std::uint32_t>(chosen->size()) - count;
+  decide<pb::ApproveAllDraftChunksResponse>(
+      self, policy, std::move(approved), "approve drafts",
+      [=](const StagedPolicy& staged) {
+        pb::ApproveAllDraftChunksResponse response;
+        response.set_policy_version(staged.version);
+        response.set_policy_hash(staged.hash);
+        response.set_chunks_approved(count);
+        response.set_chunks_skipped(skipped);
+        answer(std::move(response));
+      },
+      answer);
+}
+
+}  // namespace
+
+void refresh_drafts_later(Entity self) {
+  auto& s = self->state;
+  const bool waiting =
+      std::any_of(s.drafts.begin(), s.drafts.end(), [](const auto& row) { return is(row.second, draft_status::kPending); });
+  if (s.draft_refresh_due || !waiting) return;
+  s.draft_refresh_due = true;
+  quietly(self, [self](auto leave) { self->state.draft_refresh_due ? refresh_drafts(self, leave) : leave(); });
+}
+
+void submit_analysis(Entity self, const Ask<pb::SubmitPolicyAnalysisRequest>& ask, Answer<pb::SubmitPolicyAnalysisResponse> answer) {
+  if (ask.request->proposed_chunks().empty()) return answer(pb::SubmitPolicyAnalysisResponse{});
+  with_providers(self, [=, request = ask.request](const absl::Status& known) {
+    if (!known.ok()) return answer(api::from_storage("submit policy analysis", known));
+    Submission submission{self, *request};
+    submission.take_all();
+    if (submission.drafts().empty()) return answer(submission.response());
+    auto change = begin(self);
+    submission.drafts().into(change);
+    commit(self, std::move(change), [answer, response = submission.response()](const absl::Status& status) {
+      status.ok() ? answer(response) : answer(api::from_storage("submit policy analysis", status));
+    });
+  });
+}
+
+void get_drafts(Entity self, const Ask<pb::GetDraftPolicyRequest>& ask, Answer<pb::GetDraftPolicyResponse> answer) {
+  with_providers(self, [=, request = ask.request](const absl::Status& known) {
+    if (!known.ok()) return answer(api::from_storage("get draft policy", known));
+    pb::GetDraftPolicyResponse response;
+    std::size_t attached = 0;
+    std::size_t composed = 0;
+    for (const auto* draft : newest_first(self->state.drafts)) {
+      response.set_draft_version(std::max(response.draft_version(), draft->draft_version()));
+      if (!response.has_last_analyzed_time()) *response.mutable_last_analyzed_time() = draft->chunk().created_time();
+      if (!request->status_filter().empty() && !is(*draft, request->status_filter())) continue;
+      auto& chunk = *response.add_chunks();
+      chunk = to_public(*draft);
+      if (!is(*draft, draft_status::kPending) || !draft->chunk().application_error().empty() || ++composed > kMaxRefreshedDrafts) continue;
+      auto live = evaluated(self, *draft);
+      attached += live.current.ByteSizeLong() + live.effective.ByteSizeLong();
+      if (live.token != draft->chunk().review_token() || attached > kMaxAttachedBytes) continue;
+      *chunk.mutable_current_effective_policy() = std::move(live.current);
+      *chunk.mutable_candidate_effective_policy() = std::move(live.effective);
+    }
+    answer(std::move(response));
+  });
+}
+
+void draft_history(Entity self, const Ask<pb::GetDraftHistoryRequest>&, Answer<pb::GetDraftHistoryResponse> answer) {
+  answer(history_of(self->state.drafts));
+}
+
+void approve_draft(Entity self, const Ask<pb::ApproveDraftChunkRequest>& ask, Answer<pb::ApproveDraftChunkResponse> answer) {
+  with_providers(self, [=, request = ask.request](const absl::Status& known) {
+    if (!known.ok()) return answer(api::from_storage("approve draft", known));
+    auto draft = find_draft(self, request->chunk_id());
+    if (!draft.ok()) return answer(draft.status());
+    if (has_global_policy(self)) return answer(absl::FailedPreconditionError(kGlobal));
+    if (is(*draft, draft_status::kApproved)) return answer(wrong_status(*draft, "'pending' or 'rejected'"));
+    const auto live = evaluated(self, *draft);
+    bool persist = false;
+    if (auto status = check_reviewed(*draft, live, request->review_token(), persist); !status.ok()) {
+      return persist ? refuse_and_keep(self, *std::move(draft), live, status, answer) : answer(status);
+    }
+    record_evaluation(*draft, live);
+    approve(*draft, applied_name(base_policy(self), live.candidate), self->state.deps->now());
+    decide<pb::ApproveDraftChunkResponse>(
+        self, live.candidate.base, {*draft}, "approve draft", [=](const StagedPolicy& staged) { answer_with(answer, staged); }, answer);
+  });
+}
+
+void approve_drafts(Entity self, const Ask<pb::ApproveAllDraftChunksRequest>& ask, Answer<pb::ApproveAllDraftChunksResponse> answer) {
+  with_providers(self, [=, request = ask.request](const absl::Status& known) {
+    if (!known.ok()) return answer(api::from_storage("approve drafts", known));
+    if (has_global_policy(self)) return answer(absl::FailedPreconditionError(kGlobal));
+    approve_selected(self, *request, answer);
+  });
+}
+
+void reject_draft(Entity self, const Ask<pb::RejectDraftChunkRequest>& ask, Answer<pb::RejectDraftChunkResponse> answer) {
+  with_providers(self, [=, request = ask.request](const absl::Status& known) {
+    if (!known.ok()) return answer(api::from_storage("reject draft", known));
+    auto draft = find_draft(self, request->chunk_id());
+    if (!draft.ok()) return answer(draft.status());
+    const bool approved = is(*draft, draft_status::kApproved);
+    if (!approved && !is(*draft, draft_status::kPending)) return answer(wrong_status(*draft, "'pending' or 'approved'"));
+    const auto reason = std::string{absl::StripAsciiWhitespace(request->reason())};
+    if (reason.size() > kMaxMapValue) return answer(api::invalid_field("reason", cat("reason exceeds ", kMaxMapValue, " bytes")));
+    const auto now = self->state.deps->now();
+    if (!approved) {
+      reject(*draft, reason, now);
+      auto change = begin(self);
+      change.drafts.push_back(*std::move(draft));
+      return commit(self, std::move(change), [=](const absl::Status& status) {
+        status.ok() ? answer(pb::RejectDraftChunkResponse{}) : answer(api::from_storage("reject draft", status));
+      });
+    }
+    if (has_global_policy(self)) return answer(absl::FailedPreconditionError(kGlobal));
+    auto policy = without(self, *draft);
+    if (!policy.ok()) return answer(policy.status());
+    reject(*draft, reason, now);
+    decide<pb::RejectDraftChunkResponse>(
+        self, *policy, {*draft}, "reject draft", [=](const StagedPolicy&) { answer(pb::RejectDraftChunkResponse{}); }, answer);
+  });
+}
+
+void edit_draft(Entity self, const Ask<pb::EditDraftChunkRequest>& ask, Answer<pb::EditDraftChunkResponse> answer) {
+  with_providers(self, [=, request = ask.request](const absl::Status& known) {
+    if (!known.ok()) return answer(api::from_storage("edit draft", known));
+    auto draft = find_draft(self, request->chunk_id());
+    if (!draft.ok()) return answer(draft.status());
+    if (!request->has_proposed_rule()) return answer(api::invalid_field("proposed_rule", "proposed_rule is required"));
+    if (!is(*draft, draft_status::kPending)) return answer(wrong_status(*draft, "'pending'"));
+    auto& rule = *draft->mutable_chunk()->mutable_proposed_rule();
+    rule = request->proposed_rule();
+    for (auto& endpoint : *rule.mutable_endpoints()) {
+      endpoint.set_host(absl::AsciiStrToLower(endpoint.host()));
+      endpoint.clear_provider_credentialed();
+      endpoint.clear_token_grant_owner();
+      endpoint.set_advisor_proposed(true);
+    }
+    draft->set_edited(true);
+    record_evaluation(*draft, evaluated(self, *draft));
+    auto change = begin(self);
+    change.drafts.push_back(*std::move(draft));
+    commit(self, std::move(change), [=](const absl::Status& status) {
+      status.ok() ? answer(pb::EditDraftChunkResponse{}) : answer(api::from_storage("edit draft", status));
+    });
+  });
+}
+
+void undo_draft(Entity self, const Ask<pb::UndoDraftChunkRequest>& ask, Answer<pb::UndoDraftChunkResponse> answer) {
+  with_providers(self, [=, request = ask.request](const absl::Status& known) {
+    if (!known.ok()) return answer(api::from_storage("undo draft", known));
+    auto draft = find_draft(self, request->chunk_id());
+    if (!draft.ok()) return answer(draft.status());
+    if (!is(*draft, draft_status::kApproved)) return answer(wrong_status(*draft, "'approved'"));
+    if (has_global_policy(self)) return answer(absl::FailedPreconditionError(kGlobal));
+    auto policy = without(self, *draft);
+    if (!policy.ok()) return answer(policy.status());
+    reopen(*draft);
+    decide<pb::UndoDraftChunkResponse>(
+        self, *policy, {*draft}, "undo draft", [=](const StagedPolicy& staged) { answer_with(answer, staged); }, answer);
+  });
+}
+
+void clear_drafts(Entity self, const Ask<pb::ClearDraftChunksRequest>&, Answer<pb::ClearDraftChunksResponse> answer) {
+  auto change = begin(self);
+  for (const auto& [id, draft] : self->state.drafts) {
+    if (is(draft, draft_status::kPending)) change.erased_drafts.push_back(id);
+  }
+  pb::ClearDraftChunksResponse response;
+  response.set_chunks_cleared(static_cast<std::uint32_t>(change.erased_drafts.size()));
+  if (change.erased_drafts.empty()) return answer(std::move(response));
+  commit(self, std::move(change),
+         [=](const absl::Status& status) { status.ok() ? answer(response) : answer(api::from_storage("clear drafts", status)); });
+}
+
+}  // namespace openshell::gateway
