@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "cli/commands/commands.hpp"
+#include "cli/exec_words.hpp"
 #include "cli/terminal.hpp"
 
 namespace openshell::cli {
@@ -79,7 +80,12 @@ int run(int argc, char** argv) {
   // The parser would mix the words after `--` with the positionals before it, so it never sees them.
   int parsed = 0;
   while (parsed < argc && std::string_view{argv[parsed]} != "--") ++parsed;
-  if (parsed < argc) flags.trailing.emplace(argv + parsed + 1, argv + argc);
+  if (const auto command = older_exec_command({argv, static_cast<std::size_t>(argc)})) {
+    parsed = static_cast<int>(*command);
+    flags.trailing.emplace(argv + parsed, argv + argc);
+  } else if (parsed < argc) {
+    flags.trailing.emplace(argv + parsed + 1, argv + argc);
+  }
   try {
     app.parse(parsed, argv);
   } catch (const CLI::CallForHelp& e) {

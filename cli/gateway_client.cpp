@@ -250,7 +250,12 @@ absl::Status GatewayClient::exec_interactive(const v1::ExecSandboxRequest& start
         }
         if (!piece->has_value()) break;
         v1::ExecSandboxInput input;
-        input.set_stdin(**std::move(piece));
+        if ((*piece)->resized) {
+          input.mutable_resize()->set_cols((*piece)->resized->columns);
+          input.mutable_resize()->set_rows((*piece)->resized->rows);
+        } else {
+          input.set_stdin(std::move((*piece)->bytes));
+        }
         if (!call->stream->Write(input)) return;
       }
       call->stream->WritesDone();

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/registration.hpp"
+#include "cli/window_size.hpp"
 #include "messages/secret.hpp"
 
 // Every unary call that a command makes: (function, RPC, request, response).
@@ -100,9 +101,13 @@ class GatewayClient {
   using TakeOutput = std::function<void(const v1::ExecSandboxEvent&)>;
   /// One request, all input in it.
   absl::Status exec(const v1::ExecSandboxRequest& message, const TakeOutput& take);
+  struct ExecInput {
+    std::string bytes;                  ///< for stdin, or
+    std::optional<WindowSize> resized;  ///< what the caller's terminal became
+  };
   /// Streams input: `next` blocks for the next message and answers nothing at its end; it runs on a thread of its own and is abandoned when
   /// the call ends first. An error of `next` aborts the call.
-  using NextInput = std::function<absl::StatusOr<std::optional<std::string>>()>;
+  using NextInput = std::function<absl::StatusOr<std::optional<ExecInput>>()>;
   absl::Status exec_interactive(const v1::ExecSandboxRequest& start, const NextInput& next, const TakeOutput& take);
 
  private:

@@ -105,6 +105,7 @@ class ManagedProcess::Impl : public std::enable_shared_from_this<Impl> {
         output.ended = true;  // end of file; a terminal says EIO when its last process has gone
         error_code ignored;
         output.pipe.close(ignored);
+        if (terminal) input.close(ignored);  // the other descriptor of the master: with it the terminal's number is free
       }
     }
     if (n > 0 || again) {

@@ -48,6 +48,10 @@ absl::Status check_exec(const openshell::v1::ExecSandboxRequest& request) {
   for (unsigned char c : request.workdir()) {
     if (c < 0x20 || c == 0x7F) return invalid_field("workdir", "workdir contains control characters");
   }
+  if (request.tty() && (request.cols() > kMaxTerminalSide || request.rows() > kMaxTerminalSide)) {
+    return invalid_field(request.cols() > kMaxTerminalSide ? "cols" : "rows",
+                         cat("a terminal has at most ", kMaxTerminalSide, " columns and rows"));
+  }
   if (request.has_execution_timeout()) {
     const auto& timeout = request.execution_timeout();
     if (timeout.seconds() < 0 || timeout.nanos() < 0 || timeout.nanos() > 999'999'999) {

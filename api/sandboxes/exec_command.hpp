@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -15,7 +16,8 @@ namespace openshell::api {
 inline constexpr int kMaxExecArguments = 1024;
 inline constexpr std::size_t kMaxExecArgument = 32'768;  ///< bytes, and of an environment value
 inline constexpr std::size_t kMaxExecWorkdir = 4096;
-inline constexpr std::size_t kMaxExecCommand = 262'144;  ///< bytes of the assembled line
+inline constexpr std::size_t kMaxExecCommand = 262'144;    ///< bytes of the assembled line
+inline constexpr std::uint32_t kMaxTerminalSide = 65'535;  ///< columns, rows
 
 /// Field checks in the order of the interface. INVALID_ARGUMENT.
 absl::Status check_exec(const openshell::v1::ExecSandboxRequest& request);

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "cli/commands/commands.hpp"
+#include "cli/raw_terminal.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
@@ -25,7 +26,8 @@ constexpr std::size_t kStdinPiece = 4'096;
 struct Options {
   std::string name, workdir;
   int timeout = 0;
-  bool tty = false, no_tty = false, no_login_shell = false;
+  std::optional<bool> tty;  // unset: as stdin and stdout are
+  bool no_login_shell = false;
   std::vector<std::string> environment, positionals;
 };
 
@@ -54,13 +56,13 @@ absl::StatusOr<Reading> read_words(const Options& options, const std::optional<s
 }
 
 /// What stands on stdin: whole and ended, or a beginning with more to come.
-struct Input {
+struct Beginning {
   std::string bytes;
   bool ended = false;
 };
 
-absl::StatusOr<Input> first_input(std::size_t room) {
-  Input input;
+absl::StatusOr<Beginning> first_input(std::size_t room) {
+  Beginning input;
   const auto end = std::chrono::steady_clock::now() + kStdinWait;
   while (input.bytes.size() <= room) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
@@ -83,21 +85,34 @@ absl::StatusOr<Input> first_input(std::size_t room) {
 
 /// Hands out what was read before, then stdin piece by piece; nothing at its end.
 GatewayClient::NextInput stdin_pieces(std::string beginning) {
-  return [pending = std::move(beginning)]() mutable -> absl::StatusOr<std::optional<std::string>> {
+  using Input = GatewayClient::ExecInput;
+  return [pending = std::move(beginning)]() mutable -> absl::StatusOr<std::optional<Input>> {
     if (!pending.empty()) {
       auto piece = pending.substr(0, kStdinPiece);
       pending.erase(0, piece.size());
-      return piece;
+      return Input{std::move(piece), {}};
     }
     while (true) {
       char buffer[kStdinPiece];
       const auto count = read(STDIN_FILENO, buffer, sizeof buffer);
-      if (count > 0) return std::string(buffer, static_cast<std::size_t>(count));
+      if (count > 0) return Input{std::string(buffer, static_cast<std::size_t>(count)), {}};
       if (count == 0) return std::nullopt;
       if (errno != EINTR) return absl::InternalError(absl::StrCat("cannot read stdin: ", std::strerror(errno)));
     }
   };
 }
+
+/// Keys and sizes of a terminal in raw mode. A terminal that is gone ends the input.
+absl::StatusOr<std::optional<GatewayClient::ExecInput>> terminal_event() {
+  auto event = RawTerminal::next();
+  if (!event.ok()) return event.status();
+  if (auto* typed = std::get_if<Typed>(&*event)) return GatewayClient::ExecInput{std::move(typed->bytes), {}};
+  if (const auto* size = std::get_if<WindowSize>(&*event)) return GatewayClient::ExecInput{{}, *size};
+  return std::nullopt;
+}
+
+/// A background job that read its terminal would be stopped.
+bool may_read_stdin() { return isatty(STDIN_FILENO) != 1 || tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 
 absl::Status write_all(int fd, const std::string& bytes) {
   std::size_t done = 0;
@@ -141,8 +156,23 @@ absl::StatusOr<v1::ExecSandboxRequest> make_request(Context& context, const Opti
   return request;
 }
 
+/// The call in the form that fits the caller's stdin.
+absl::Status run(GatewayClient& client, v1::ExecSandboxRequest& request, bool terminal_in, const GatewayClient::TakeOutput& take) {
+  if (terminal_in && request.tty()) {
+    auto terminal = RawTerminal::enter();
+    if (!terminal.ok()) return terminal.status();
+    return client.exec_interactive(request, terminal_event, take);
+  }
+  if (!may_read_stdin()) return client.exec(request, take);
+  if (terminal_in) return client.exec_interactive(request, stdin_pieces({}), take);
+  auto input = first_input(kMaxRequestBytes - request.ByteSizeLong() - 64);
+  if (!input.ok()) return input.status();
+  if (!input->ended) return client.exec_interactive(request, stdin_pieces(std::move(input->bytes)), take);
+  request.set_stdin(input->bytes);
+  return client.exec(request, take);
+}
+
 absl::StatusOr<int> exec(Context& context, const Options& options) {
-  if (options.tty) return absl::UnimplementedError("this version has no terminals yet; leave --tty out");
   auto words = read_words(options, context.flags().trailing);
   if (!words.ok()) {
     note(std::string{words.status().message()});
@@ -163,19 +193,13 @@ absl::StatusOr<int> exec(Context& context, const Options& options) {
     if (event.has_stderr() && output.ok()) output = write_all(STDERR_FILENO, event.stderr().data());
     if (event.has_exit()) code = event.exit().exit_code();
   };
-  absl::Status status;
-  if (isatty(STDIN_FILENO) == 1) {
-    status = (*client)->exec(*request, take);
-  } else {
-    auto input = first_input(kMaxRequestBytes - request->ByteSizeLong() - 64);
-    if (!input.ok()) return input.status();
-    if (input->ended) {
-      request->set_stdin(input->bytes);
-      status = (*client)->exec(*request, take);
-    } else {
-      status = (*client)->exec_interactive(*request, stdin_pieces(std::move(input->bytes)), take);
-    }
+  const bool terminal_in = isatty(STDIN_FILENO) == 1;
+  request->set_tty(options.tty.value_or(terminal_in && isatty(STDOUT_FILENO) == 1));
+  if (const auto size = window_size(); size && request->tty()) {
+    request->set_cols(size->columns);
+    request->set_rows(size->rows);
   }
+  const auto status = run(**client, *request, terminal_in, take);
   context.remember(*name);
   if (!status.ok()) return status;
   if (!output.ok()) return output;
@@ -191,12 +215,14 @@ void add_sandbox_exec(CLI::App& sandbox, Action& chosen) {
   command->add_option("-n,--name", o->name, "The sandbox; default: the one last used");
   command->add_option("--workdir", o->workdir);
   command->add_option("--timeout", o->timeout, "Seconds; 0: none")->check(CLI::NonNegativeNumber);
-  auto* tty = command->add_flag("--tty", o->tty);
-  command->add_flag("--no-tty", o->no_tty)->excludes(tty);
+  auto* tty = command->add_flag("--tty,!--no-tty", o->tty, "With a terminal; default: if stdin and stdout are one");
   command->add_flag("--no-login-shell", o->no_login_shell, "bash -c instead of bash -lc");
   command->add_option("--env", o->environment, "K=V; repeatable")->take_all()->allow_extra_args(false);
   command->add_option("words", o->positionals, "[NAME] -- COMMAND...");
-  command->callback([&chosen, o] { chosen = [o](Context& c) { return exec(c, *o); }; });
+  command->callback([&chosen, o, tty] {
+    if (tty->count() == 0) o->tty.reset();  // the parser writes "off" for a flag that is not there
+    chosen = [o](Context& c) { return exec(c, *o); };
+  });
 }
 
 }  // namespace openshell::cli

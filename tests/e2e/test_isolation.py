@@ -1,12 +1,18 @@
 """What a hostile workload finds, through exec and through its own children, in every launch mode of the process driver that this host offers."""
 
 import base64
+import errno
 import os
 import pathlib
+import re
+import signal
 import subprocess
 
 import pytest
-from conftest import REPOSITORY, WORKSPACE, Gateway, create_ready, delete_gone, wait_until
+from conftest import BIN, REPOSITORY, WORKSPACE, Gateway, create_ready, delete_gone, wait_until
+from openshell._proto.openshell_pb2 import SANDBOX_PHASE_COMPLETED as PHASE_COMPLETED
+from openshell._proto.openshell_pb2 import SANDBOX_PHASE_ERROR as PHASE_ERROR
+from terminal import Terminal
 
 TOKEN = "e2e-canary-" + base64.urlsafe_b64encode(os.urandom(24)).decode()
 NOBODY = 65534
@@ -142,3 +148,111 @@ def test_a_thousand_daemons_leave_nothing(jail):
 
         wait_until(left, 20, "the end of every daemon")
         assert not list(jail.state.glob(f"process-driver/sandboxes/{made.id}*"))
+
+
+# ---- the bypass tables, through everything that starts a process
+
+# What a whole sandbox answers otherwise than the bare mechanisms: its root is read-only, and what the acts aim at is not there.
+ELSEWHERE = {
+    "abstract_unix": {errno.ECONNREFUSED},
+    "root_create": {errno.EROFS},
+    "secret_create": {errno.EROFS},
+    "secret_rename_out": {errno.EXDEV},
+    "secret_dir_rename": {errno.EXDEV},
+    **{f"secret_{how}": {errno.ENOENT} for how in ("read", "write", "truncate", "link_out", "symlink", "dotdot", "through_proc")},
+}
+
+
+def expected_rows():
+    """The table of tests/isolation: name -> errno, 0 for what must work, 1000 + signal for death."""
+    rows = {}
+    for name, value in re.findall(r'^\{"(\w+)", (\w+)\},', (REPOSITORY / "tests/isolation/isolation/expected_rows.inc").read_text(), re.M):
+        rows[name] = 1000 + signal.SIGSYS if value == "kKilled" else 0 if value == "0" else getattr(errno, value)
+    assert len(rows) > 150
+    return rows
+
+
+def bring_probe(jail, sandbox):
+    probe = (BIN / "isolation-probe").read_bytes()
+    placed = jail.client_open.exec(sandbox, ["sh", "-c", "cat > /sandbox/probe.new && chmod 755 /sandbox/probe.new && mv /sandbox/probe.new /sandbox/probe"],
+                                   workspace=WORKSPACE, stdin=probe)
+    assert placed.exit_code == 0, placed.stderr
+
+
+def check_rows(text):
+    found = {name: int(value) for name, value in re.findall(r"^(\w+)=(-?\d+)\r?$", text, re.M)}
+    expected = expected_rows()
+    wrong = [f"{name}: {found.get(name)} instead of {value}" for name, value in expected.items()
+             if found.get(name) != value and found.get(name) not in ELSEWHERE.get(name, ())]
+    assert not wrong, "\n".join(wrong)
+    assert set(found) == set(expected)
+
+
+@pytest.mark.parametrize("how", ["child", "daemon", "exec", "thread"])
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_bypass_tables_hold_through_exec(jail, how, terminal):
+    """IS-70, with three pipes and on a terminal."""
+    bring_probe(jail, "jail")
+    words = [str(jail.bin / "openshell"), "sandbox", "exec", "jail", "--", "/sandbox/probe", "rows", how]
+    if not terminal:
+        return check_rows(jail.command(*words).stdout)
+    with Terminal([*jail.prefix, *words], jail.environment) as screen:
+        assert screen.wait(60) == 0
+        check_rows(screen.shown.decode())
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_bypass_tables_hold_in_the_main_process(jail, terminal):
+    """IS-70: the canonical main process itself, not a child of it, walks through the table."""
+    name = "main-tty" if terminal else "main-pipes"
+    script = "while [ ! -x /sandbox/probe ]; do sleep 0.05; done; exec /sandbox/probe rows child > /sandbox/rows 2>&1"
+    jail.cli("sandbox", "create", "--name", name, "--policy", str(jail.root / "policy.yaml"), "--detach", "--tty" if terminal else "--no-tty", "--", "sh", "-c", script)
+    try:
+        bring_probe(jail, name)
+
+        def ended():
+            return jail.client_open.get(name, workspace=WORKSPACE).phase in (PHASE_COMPLETED, PHASE_ERROR)
+
+        wait_until(ended, 60, "the end of main")
+        check_rows(jail.client_open.exec(name, ["cat", "/sandbox/rows"], workspace=WORKSPACE).stdout)
+    finally:
+        delete_gone(jail.client_open, name)
+
+
+TERMINAL_ACTS = {
+    "type into the own terminal": "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSTI, b'x')",
+    "type into it by its name": "import fcntl, termios; fcntl.ioctl(open('/dev/tty'), termios.TIOCSTI, b'x')",
+    "type with a number that the kernel cuts": "import ctypes; c = ctypes.CDLL(None, use_errno=True); r = c.syscall(ctypes.c_long(16), 0, ctypes.c_ulong(0x100005412), b'x'); raise OSError(ctypes.get_errno(), 'x') if r else None",
+    "the console's selection": "import fcntl; fcntl.ioctl(0, 0x541c, b'\\x02')",
+    "console output here": "import fcntl; fcntl.ioctl(0, 0x541d)",
+    "another line discipline": "import fcntl, struct; fcntl.ioctl(0, 0x5423, struct.pack('i', 0))",
+    "steal the terminal of main": "import fcntl, os, termios\nif os.fork(): raise OSError(os.waitstatus_to_exitcode(os.wait()[1]), 'x')\nos.setsid()\ntry: fcntl.ioctl(os.open('/dev/pts/0', os.O_RDWR | os.O_NOCTTY), termios.TIOCSCTTY, 1)\nexcept OSError: os._exit(1)\nos._exit(0)",
+    "a signal to the runtime through a terminal": "import os, pty\na, b = pty.openpty()\nos.tcsetpgrp(b, 1)",
+    "the host's console": "open('/dev/console', 'r+b')",
+    "a virtual terminal": "open('/dev/tty0', 'r+b')",
+    "a serial line": "open('/dev/ttyS0', 'r+b')",
+    "a node of one's own": "import os; os.mknod('/tmp/console', 0o20666, os.makedev(5, 1)); open('/tmp/console', 'r+b')",
+    "a node in devpts": "import os; os.mknod('/dev/pts/99', 0o20666, os.makedev(136, 99))",
+    "a devpts of one's own": "import ctypes; c = ctypes.CDLL(None, use_errno=True); r = c.mount(b'devpts', b'/tmp', b'devpts', 0, None); raise OSError(ctypes.get_errno(), 'x') if r else None",
+}
+
+
+@pytest.mark.parametrize("act", TERMINAL_ACTS)
+def test_a_terminal_gives_nothing_away(jail, act):
+    """IS: what a program may try because it has a terminal."""
+    script = "try:\n " + TERMINAL_ACTS[act].replace("\n", "\n ") + "\nexcept OSError as e: print('refused', e.errno)\nelse: print('succeeded')"
+    words = [*jail.prefix, str(jail.bin / "openshell"), "sandbox", "exec", "jail", "--", "python3", "-c", script]
+    with Terminal(words, jail.environment) as screen:
+        screen.wait()
+        assert b"refused" in screen.shown and b"succeeded" not in screen.shown, screen.shown
+
+
+def test_no_terminal_of_the_host_is_among_those_of_the_sandbox(jail):
+    script = "import os; print(sorted(os.listdir('/dev/pts')), os.ttyname(0), os.stat('/dev/pts').st_dev, os.fstat(0).st_dev)"
+    words = [*jail.prefix, str(jail.bin / "openshell"), "sandbox", "exec", "jail", "--", "python3", "-c", script]
+    with Terminal(words, jail.environment) as screen:
+        assert screen.wait() == 0
+        names, rest = screen.shown.decode().split("]")
+        terminal, devpts, own = rest.split()
+    assert names == "['0', '1', 'ptmx'" and terminal == "/dev/pts/1", "main's, this one, and the way to more: those of ended execs are gone"
+    assert devpts == own and int(devpts) != os.stat("/dev/pts").st_dev

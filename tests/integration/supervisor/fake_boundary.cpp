@@ -59,12 +59,18 @@ struct FakeBoundary::State final : wire::IsolationBoundary::Service {
   std::optional<boundary::StartAgent> started;
   std::vector<boundary::Exec> execs;
   std::optional<int> main_code;
+  std::vector<std::string> main_frames;  // of its whole life, by sequence
+  std::uint64_t main_first = 0;          // the oldest one retained
+  std::optional<int> main_end;
+  std::string main_heard;
+  std::size_t main_sent = 0;
+  std::uint64_t main_cuts = 0;
   std::string instance_id;
   std::deque<std::shared_ptr<PendingOpen>> opens;
   std::deque<std::string> questions;
   std::map<std::uint64_t, std::string> answers;
   std::uint64_t next_question = 1;
-  bool closing = false;
+  std::atomic<bool> closing{false};
   FakeBoundary* owner = nullptr;
   std::unique_ptr<grpc::Server> server;
 
@@ -136,7 +142,7 @@ struct FakeBoundary::State final : wire::IsolationBoundary::Service {
       if (owner->attach_error) {
         answer(*owner->attach_error);
       } else {
-        answer(boundary::Attached{{owner->descriptor().generation, {}}});
+        answer(boundary::Attached{{owner->descriptor().generation, {main_summary()}}});
       }
     } else if (std::holds_alternative<boundary::Confirm>(request)) {
       answer(boundary::Confirmed{confirmation()});
@@ -166,6 +172,10 @@ struct FakeBoundary::State final : wire::IsolationBoundary::Service {
       answer(boundary::Terminated{});
     } else if (std::holds_alternative<boundary::TerminateBoundary>(request)) {
       answer(boundary::BoundaryTerminated{});
+    } else if (std::holds_alternative<boundary::AttachProcess>(request)) {
+      return follow_main(context, stream, answer);
+    } else if (std::holds_alternative<boundary::Resize>(request)) {
+      answer(boundary::Resized{});
     } else if (const auto* exec = std::get_if<boundary::Exec>(&request)) {
       return run_exec(stream, *exec, answer);
     } else if (std::holds_alternative<boundary::AcceptNetwork>(request)) {
@@ -174,6 +184,59 @@ struct FakeBoundary::State final : wire::IsolationBoundary::Service {
       answer(boundary::Error{boundary::ErrorKind::invalid, "not scripted"});
     }
     return grpc::Status::OK;
+  }
+
+  boundary::ProcessSummary main_summary() {
+    const std::lock_guard lock{mutex};
+    return {owner->descriptor().generation + ":main:0", true, false, std::nullopt, {main_first, main_frames.size(), main_first != 0}};
+  }
+
+  template <class Answer>
+  grpc::Status follow_main(grpc::ServerContext* context, Stream* stream, Answer answer) {
+    answer(boundary::ProcessAttached{false});
+    std::atomic<bool> over{false};
+    std::thread reader{[&] {
+      boundary::ProcessFrameDecoder decoder;
+      wire::BoundaryChunk chunk;
+      while (true) {
+        while (!owner->main_reads && !over) std::this_thread::sleep_for(5ms);
+        if (!stream->Read(&chunk) || !decoder.append(chunk.data()).ok()) return;
+        while (auto frame = decoder.next()) {
+          const std::lock_guard lock{mutex};
+          if (frame->channel == boundary::Channel::stdin_data) main_heard += frame->payload;
+          changed.notify_all();
+        }
+      }
+    }};
+    std::unique_lock lock{mutex};
+    const auto cuts = main_cuts;
+    auto next = main_first;
+    while (!closing && !context->IsCancelled() && main_cuts == cuts) {
+      if (next < main_frames.size()) {
+        const auto frame = main_frames[next++];
+        lock.unlock();
+        send(stream, frame);
+        lock.lock();
+        ++main_sent;
+      } else if (main_end) {
+        const auto frame = boundary::encode_process_frame(boundary::Channel::exit_status, boundary::encode_exit_status({false, *main_end}));
+        lock.unlock();
+        send(stream, frame);
+        lock.lock();
+        break;
+      } else {
+        changed.wait_for(lock, 20ms);
+      }
+    }
+    const bool cut = main_cuts != cuts;
+    lock.unlock();
+    over = true;
+    if (!cut) {  // until the client has read the end
+      while (!context->IsCancelled() && !closing) std::this_thread::sleep_for(5ms);
+    }
+    context->TryCancel();
+    reader.join();
+    return cut ? grpc::Status{grpc::StatusCode::UNAVAILABLE, "cut"} : grpc::Status::OK;
   }
 
   /// "cat" gives back its stdin; "hang" runs until it is ended; anything else prints its command and exits 7.
@@ -350,6 +413,35 @@ std::vector<boundary::Exec> FakeBoundary::execs() const {
 void FakeBoundary::exit_main(int code) {
   const std::lock_guard lock{state_->mutex};
   state_->main_code = code;
+  state_->changed.notify_all();
+}
+
+void FakeBoundary::main_says(boundary::Channel channel, const std::string& bytes) {
+  const std::lock_guard lock{state_->mutex};
+  state_->main_frames.push_back(boundary::encode_process_frame(channel, bytes));
+  state_->changed.notify_all();
+}
+
+void FakeBoundary::main_output_ends(int code) {
+  const std::lock_guard lock{state_->mutex};
+  state_->main_end = code;
+  state_->changed.notify_all();
+}
+
+bool FakeBoundary::main_hears(const std::string& expected) const {
+  std::unique_lock lock{state_->mutex};
+  return state_->changed.wait_for(lock, kPatience, [&] { return state_->main_heard == expected; });
+}
+
+std::size_t FakeBoundary::main_events_sent() const {
+  const std::lock_guard lock{state_->mutex};
+  return state_->main_sent;
+}
+
+void FakeBoundary::cut_main_stream(std::uint64_t first) {
+  const std::lock_guard lock{state_->mutex};
+  ++state_->main_cuts;
+  state_->main_first = first;
   state_->changed.notify_all();
 }
 

@@ -1,6 +1,7 @@
 // A sandbox runtime without a sandbox: the channel's protocol over real mutual TLS on a Unix socket, with answers that a test decides.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "isolation/boundary/control.hpp"
+#include "isolation/boundary/framing.hpp"
 #include "isolation/boundary/launch_material.hpp"
 
 namespace openshell::supervisor::test {
@@ -32,6 +34,17 @@ class FakeBoundary {
 
   /// Main ends; `wait` is answered.
   void exit_main(int code);
+  /// Main as `attach_process` shows it: what it writes from now on (kept for a later attachment), what it was sent, its end.
+  void main_says(boundary::Channel channel, const std::string& bytes);
+  void main_output_ends(int code);
+  /// False: not within the patience of the tests.
+  bool main_hears(const std::string& expected) const;
+  /// Events of main that were taken off its hands; what it may still say before it would block is the channel's window.
+  [[nodiscard]] std::size_t main_events_sent() const;
+  /// Cuts main's stream; the next attachment starts at the event `first`, as a runtime that dropped the older ones does.
+  void cut_main_stream(std::uint64_t first);
+  /// While false the stdin of main is not read.
+  std::atomic<bool> main_reads{true};
 
   struct OpenResult {
     boundary::OpenDecision decision = boundary::OpenDecision::mediation_unavailable;

@@ -45,5 +45,22 @@ TEST(ExecCommand, GW_FieldsAreChecked) {
             "command construction failed: assembled command string exceeds 262144 byte limit");
 }
 
+TEST(ExecCommand, F19_ATerminalBeyond65535IsRefusedByItsField) {
+  auto request = exec({"ls"});
+  request.set_tty(true);
+  for (std::uint32_t good : {0U, 1U, 65'535U}) {
+    request.set_cols(good);
+    request.set_rows(good);
+    EXPECT_TRUE(check_exec(request).ok()) << good;
+  }
+  request.set_cols(65'536);
+  EXPECT_EQ(check_exec(request).code(), absl::StatusCode::kInvalidArgument);
+  request.set_cols(80);
+  request.set_rows(4'294'967'295U);
+  EXPECT_EQ(check_exec(request).message(), "a terminal has at most 65535 columns and rows");
+  request.set_tty(false);
+  EXPECT_TRUE(check_exec(request).ok()) << "without a terminal they mean nothing";
+}
+
 }  // namespace
 }  // namespace openshell::api
