@@ -91,13 +91,12 @@ def test_b24_ctrl_c_and_ctrl_backslash_reach_the_foreground_group(terminal, box,
     assert screen.restored()
 
 
-def test_job_control_works(terminal, box):
+def test_job_control_works(terminal, client, box):
     screen = terminal(box, "--", "bash", "--norc", "-i")
     screen.type("PS1='$ '; echo st''arted\n")
     screen.expect("started")
     screen.type("sleep 1001\n")
-    screen.expect("sleep 1001")
-    time.sleep(0.3)  # it is in the foreground now; nothing shows that
+    wait_until(lambda: running(client, "sleep 1001"), what="the job")  # the shell makes it the foreground group before it becomes sleep
     screen.type("\x1a")
     screen.expect("Stopped")
     screen.type("bg\n")
