@@ -209,8 +209,10 @@ absl::StatusOr<sandbox::v1::GetGatewayConfigResponse> GatewayClient::get_gateway
   return connection_->call<sandbox::v1::GetGatewayConfigResponse>(&v1::OpenShell::Stub::GetGatewayConfig, message);
 }
 
-absl::Status GatewayClient::watch(const v1::WatchSandboxRequest& message, const TakeEvent& take) {
+absl::Status GatewayClient::watch(const v1::WatchSandboxRequest& message, const TakeEvent& take,
+                                  std::optional<std::chrono::system_clock::time_point> until) {
   grpc::ClientContext context;
+  if (until) context.set_deadline(*until);
   auto stream = connection_->stub->WatchSandbox(&context, message);
   v1::SandboxStreamEvent event;
   bool enough = false;

@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +24,10 @@
   X(delete_sandbox, DeleteSandbox, DeleteSandboxRequest, DeleteSandboxResponse)                                   \
   X(stop_sandbox, StopSandbox, StopSandboxRequest, SandboxResponse)                                               \
   X(start_sandbox, StartSandbox, StartSandboxRequest, SandboxResponse)                                            \
+  X(create_template, CreateSandboxTemplate, CreateSandboxTemplateRequest, SandboxTemplateResponse)                \
+  X(get_template, GetSandboxTemplate, GetSandboxTemplateRequest, SandboxTemplateResponse)                         \
+  X(list_templates, ListSandboxTemplates, ListSandboxTemplatesRequest, ListSandboxTemplatesResponse)              \
+  X(delete_template, DeleteSandboxTemplate, DeleteSandboxTemplateRequest, DeleteSandboxTemplateResponse)          \
   X(attach_provider, AttachSandboxProvider, AttachSandboxProviderRequest, AttachSandboxProviderResponse)          \
   X(detach_provider, DetachSandboxProvider, DetachSandboxProviderRequest, DetachSandboxProviderResponse)          \
   X(list_sandbox_providers, ListSandboxProviders, ListSandboxProvidersRequest, ListSandboxProvidersResponse)      \
@@ -93,10 +98,10 @@ class GatewayClient {
   absl::StatusOr<sandbox::v1::GetSandboxConfigResponse> get_sandbox_config(const sandbox::v1::GetSandboxConfigRequest& message);
   absl::StatusOr<sandbox::v1::GetGatewayConfigResponse> get_gateway_config(const sandbox::v1::GetGatewayConfigRequest& message);
 
-  /// Hands every event to `take` until the stream ends, `take` answers false (then OK), or `seconds` pass without `take` asking for more
-  /// time.
+  /// Hands every event to `take` until the stream ends, `take` answers false (then OK), or it is `until` (then DEADLINE_EXCEEDED).
   using TakeEvent = std::function<bool(const v1::SandboxStreamEvent&)>;
-  absl::Status watch(const v1::WatchSandboxRequest& message, const TakeEvent& take);
+  absl::Status watch(const v1::WatchSandboxRequest& message, const TakeEvent& take,
+                     std::optional<std::chrono::system_clock::time_point> until = std::nullopt);
 
   using TakeOutput = std::function<void(const v1::ExecSandboxEvent&)>;
   /// One request, all input in it.

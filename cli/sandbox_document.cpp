@@ -83,6 +83,25 @@ json::value admission_document(const v1::SandboxStatus& status) {
           {"config_revision", admission.config_revision()}, {"provider_env_revision", admission.provider_env_revision()}};
 }
 
+json::value provisioning_document(const v1::SandboxStatus& status) {
+  if (!status.has_provisioning()) return nullptr;
+  const auto& provisioning = status.provisioning();
+  const bool ready = status.phase() == v1::SANDBOX_PHASE_READY;
+  const auto time = [](bool there, const google::protobuf::Timestamp& at) {
+    return there ? json::value(rfc3339(at)) : json::value(nullptr);
+  };
+  return {{"attempt_id", provisioning.attempt_id()},
+          {"configuration_change_id", provisioning.configuration_change_id()},
+          {"phase", ready                                     ? "ready"
+                    : provisioning.has_admission_start_time() ? "admission"
+                                                              : "preparation"},
+          {"deadline", time(provisioning.has_deadline(), provisioning.deadline())},
+          {"timeout_time", time(provisioning.has_timeout_time(), provisioning.timeout_time())},
+          {"cleanup_completed_time", time(provisioning.has_cleanup_completed_time(), provisioning.cleanup_completed_time())},
+          {"cleanup_error", provisioning.cleanup_error()},
+          {"cleanup_retry_time", time(provisioning.has_cleanup_retry_time(), provisioning.cleanup_retry_time())}};
+}
+
 }  // namespace
 
 std::string phase_name(int phase) {
@@ -105,7 +124,8 @@ json::object sandbox_document(const v1::Sandbox& sandbox) {
                    {"current_policy_version", status.current_policy_version()},
                    {"conditions", conditions_document(status)},
                    {"endpoint_statuses", endpoints_document(status)},
-                   {"configuration_admission", admission_document(status)}};
+                   {"configuration_admission", admission_document(status)},
+                   {"provisioning", provisioning_document(status)}};
   out["exit_code"] = status.has_exit_code() ? json::value(status.exit_code()) : json::value(nullptr);
   out["created_from_workload_template"] =
       sandbox.has_created_from_workload_template()

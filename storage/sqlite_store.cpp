@@ -16,7 +16,8 @@ namespace openshell::storage {
 namespace {
 
 constexpr std::size_t kReaders = 4;
-constexpr std::size_t kMaxGroup = 64;  ///< writes that share one commit: bounds how long the first of them waits
+constexpr std::size_t kReservedBytes = 6 << 20;  ///< in the database, and again in its log
+constexpr std::size_t kMaxGroup = 64;            ///< writes that share one commit: bounds how long the first of them waits
 
 struct Job {
   Store::Work work;
@@ -170,11 +171,29 @@ class SqliteStore final : public Store {
 
 }  // namespace
 
+namespace {
+
+/// Makes room that nobody else on the disk can take: free pages inside the database, and a write-ahead log longer than what is written
+/// between two checkpoints (1,000 pages of 4 KiB), whose file is written over from then on. With a full disk what has to be written can
+/// then still be: a deletion, a phase, a revocation. A disk that is full already gives none, which is no reason not to start.
+void reserve_room(Connection& writer) {
+  const std::string fill = cat("BEGIN IMMEDIATE; DROP TABLE IF EXISTS room; CREATE TABLE room(b BLOB); INSERT INTO room VALUES (zeroblob(",
+                               kReservedBytes, ")); COMMIT");
+  if (auto filled = writer.run(fill.c_str()); !filled.ok()) {
+    (void)writer.run("ROLLBACK");
+    return;
+  }
+  (void)writer.run("DROP TABLE room");
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Store>> open_sqlite(const std::string& path) {
   auto writer = Connection::open(path, Connection::Access::kWrite);
   if (!writer.ok()) return writer.status();
   auto key = migrate(**writer);
   if (!key.ok()) return key.status();
+  if (!path.empty()) reserve_room(**writer);
   std::vector<std::unique_ptr<Connection>> readers;
   for (std::size_t i = 0; !path.empty() && i < kReaders; ++i) {
     auto reader = Connection::open(path, Connection::Access::kRead);

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "drivers/retention.hpp"
 #include "observability/text.hpp"
 
 namespace openshell::gateway {
@@ -59,6 +60,10 @@ absl::StatusOr<drivers::SandboxSpec> to_driver_spec(const internal::records::v1:
   spec.environment.insert(from.environment().begin(), from.environment().end());
   spec.template_environment.insert(layout.environment().begin(), layout.environment().end());
   spec.labels.insert(layout.labels().begin(), layout.labels().end());
+  const auto& annotations = sandbox.metadata().annotations();
+  const auto retention = annotations.find(std::string{drivers::kRetentionLabel});
+  spec.labels.erase(std::string{drivers::kRetentionLabel});  // says what the gateway does, not what a template asks for
+  if (retention != annotations.end()) spec.labels[retention->first] = retention->second;
   spec.resources.cpu_limit = take_quantity(layout.resources(), "limits", "cpu");
   spec.resources.cpu_request = take_quantity(layout.resources(), "requests", "cpu");
   spec.resources.memory_limit = take_quantity(layout.resources(), "limits", "memory");

@@ -1,5 +1,7 @@
 #include "actors/gateway/create_request.hpp"
 
+#include "actors/gateway/workload_template.hpp"
+
 #include <array>
 
 #include "api/errors.hpp"
@@ -158,8 +160,6 @@ absl::Status admit_policy(openshell::sandbox::v1::SandboxPolicy& policy, bool st
 absl::Status check_create(pb::CreateSandboxRequest& request) {
   if (auto status = check_labels(request.labels()); !status.ok()) return status;
   if (auto status = check_annotations(request.annotations()); !status.ok()) return status;
-  if (!request.workload_template().empty())
-    return absl::NotFoundError("sandbox template not found");  // templates are a later issue: none exists
   if (!request.has_spec()) return invalid_field("spec", "spec is required");
   if (auto status = check_label("name", request.name(), kMaxRoutableName); !status.ok()) return status;
   if (request.service_exposures_size() > 0) return absl::UnimplementedError("service_exposures are not served by this release");
@@ -188,6 +188,7 @@ records::SandboxRecord new_record(const pb::CreateSandboxRequest& request, const
   if (spec.template_().image().empty() && !creation.default_image.empty()) spec.mutable_template_()->set_image(creation.default_image);
   if (spec.restart_policy() == pb::SANDBOX_RESTART_POLICY_UNSPECIFIED) spec.set_restart_policy(pb::SANDBOX_RESTART_POLICY_NEVER);
   spec.set_provider_attachment_epoch(creation.attachment_epoch);
+  if (!request.workload_template().empty()) *sandbox.mutable_created_from_workload_template() = provenance_of(request);
   auto& status = *sandbox.mutable_status();
   status.set_phase(pb::SANDBOX_PHASE_PROVISIONING);
   status.set_configuration_activated(false);

@@ -68,6 +68,9 @@ void copy_conditions(pb::SandboxStatus& status, const ComputeObservation& observ
   }
 }
 
+/// How long a supervisor may take to deliver the last output of a main process: 30 s for an attachment to come, 30 s for it to end.
+constexpr Millis kDeliveryLimit = 60'000;
+
 bool gpu_unschedulable(const records::SandboxRecord& record, const ComputeCondition& ready) {
   return record.sandbox().spec().resource_requirements().has_gpu() && is(ready.reason, "Unschedulable");
 }
@@ -85,6 +88,14 @@ Millis backoff(std::uint32_t step) { return std::min(kFirstRetry << std::min(ste
 bool asks_for_another_run(const records::SandboxRecord& record, std::int32_t code) {
   const auto policy = record.sandbox().spec().restart_policy();
   return policy == pb::SANDBOX_RESTART_POLICY_ALWAYS || (policy == pb::SANDBOX_RESTART_POLICY_ON_FAILURE && code != 0);
+}
+
+/// When a waiting restart is due: not while somebody may still read the output of the last run. Its supervisor says when nobody does, or
+/// its session ends; a supervisor of which nothing is heard has had its time.
+Millis restart_time(const records::SandboxRecord& record) {
+  const auto& status = record.sandbox().status();
+  const bool delivered = record.finalized_instance() == status.main_process_instance_id();
+  return to_millis(status.next_restart_time()) + (delivered ? 0 : kDeliveryLimit);
 }
 
 void became_ready(records::SandboxRecord& record, Millis now) {
@@ -225,6 +236,10 @@ bool session_connected(records::SandboxRecord& record, const Surroundings& at, c
 
 bool session_ended(records::SandboxRecord& record, Millis now) {
   auto& status = *record.mutable_sandbox()->mutable_status();
+  if (status.has_next_restart_time() && record.finalized_instance() != status.main_process_instance_id()) {
+    record.set_finalized_instance(status.main_process_instance_id());  // whoever read its output reads no more
+    return true;
+  }
   if (status.phase() != pb::SANDBOX_PHASE_READY) return false;
   status.set_phase(pb::SANDBOX_PHASE_PROVISIONING);
   set_ready(status, false, "DependenciesNotReady", "Supervisor session disconnected", now);
@@ -466,7 +481,7 @@ std::optional<Millis> next_due(const records::SandboxRecord& record) {
     consider(to_millis(status.provisioning().deadline()));
   }
   if (record.has_recovery_time() && record.intent() == records::INTENT_RUNNING) consider(to_millis(record.recovery_time()));
-  if (status.has_next_restart_time()) consider(to_millis(status.next_restart_time()));
+  if (status.has_next_restart_time()) consider(restart_time(record));
   if (status.provisioning().has_timeout_time() && !status.provisioning().has_cleanup_completed_time()) {
     consider(status.provisioning().has_cleanup_retry_time() ? to_millis(status.provisioning().cleanup_retry_time()) : 0);
   }
@@ -479,8 +494,7 @@ bool recovery_due(const records::SandboxRecord& record, Millis now) {
 }
 
 bool restart_due(const records::SandboxRecord& record, Millis now) {
-  const auto& status = record.sandbox().status();
-  return record.intent() == records::INTENT_RUNNING && status.has_next_restart_time() && now >= to_millis(status.next_restart_time());
+  return record.intent() == records::INTENT_RUNNING && record.sandbox().status().has_next_restart_time() && now >= restart_time(record);
 }
 
 }  // namespace openshell::gateway

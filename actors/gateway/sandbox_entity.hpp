@@ -42,7 +42,7 @@ struct EntityDeps {
 };
 
 /// How long a person's stop, start or delete is held before the answer says that it goes on.
-inline constexpr std::chrono::seconds kLifecycleAnswer{20};
+inline constexpr std::chrono::seconds kLifecycleAnswer{10};
 struct SandboxEntityState {
   std::shared_ptr<const EntityDeps> deps;
   SandboxIndex index;
@@ -71,6 +71,8 @@ struct SandboxEntityState {
   Gate writes;     // one change of the record: held over its commit
   bool tick_set = false;
   bool draft_refresh_due = false;  // one waits at the gate of writes
+  bool recovering = false;  // from a start of the gateway until it is known whether the compute still runs: what the driver tells meanwhile
+                            // would show as a failure that is none, since the sandbox is put back at once
 
   ActorSnapshot snapshot() const;
   inline static const char* name = "sandbox_entity";

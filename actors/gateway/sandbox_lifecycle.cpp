@@ -394,7 +394,9 @@ void delete_sandbox(Entity self, std::function<void(Reply<pb::DeleteSandboxRespo
     change_record(
         self, [=](records::SandboxRecord& record) { begin_delete(record, self->state.deps->now()); },
         [=](const absl::Status& written) {
-          if (!written.ok()) {
+          // Where the disk is full the mark can not be written, and what this sandbox holds may be what fills it: it is given back first,
+          // and the rows go after. A gateway that dies in between finds the sandbox wanted and empty; whoever deletes it again succeeds.
+          if (!written.ok() && !absl::IsUnavailable(written)) {
             once->deliver({api::from_storage("set sandbox phase to Deleting", written)});
             return leave();
           }
@@ -421,7 +423,12 @@ void delete_sandbox(Entity self, std::function<void(Reply<pb::DeleteSandboxRespo
 }
 
 void recover_sandbox(Entity self) {
-  alone(self, [=](auto leave) {
+  self->state.recovering = true;
+  alone(self, [=](auto leave_gate) {
+    const auto leave = [=] {
+      self->state.recovering = false;
+      leave_gate();
+    };
     const auto& record = self->state.record;
     const auto phase = record.sandbox().status().phase();
     if (phase == pb::SANDBOX_PHASE_DELETING) {
@@ -459,14 +466,15 @@ void recover_sandbox(Entity self) {
       }
       if (running) return leave();
       attempt(
-          self, false, [] {}, [=](const absl::Status& status) { status.ok() ? leave() : note_start_failure(self, status, leave); });
+          self, false, [=] { self->state.recovering = false; },
+          [=](const absl::Status& status) { status.ok() ? leave() : note_start_failure(self, status, leave); });
     });
   });
 }
 
 void observed(Entity self, const ComputeObservation& observation) {
   auto& s = self->state;
-  if (s.gone || !s.stored) return;
+  if (s.gone || !s.stored || s.recovering) return;
   if (observation.gone && s.record.sandbox().status().phase() == pb::SANDBOX_PHASE_DELETING) return;  // the one who deletes finishes it
   quietly(self, [=](auto leave) {
     auto change = begin(self);
@@ -529,6 +537,7 @@ void finalize(Entity self, const Ask<pb::FinalizeMainProcessExitRequest>& ask, A
 
 void remove_if_done(Entity self) {
   auto& s = self->state;
+  if (!s.gone && restart_due(s.record, s.deps->now())) return start_again(self);
   if (s.gone || !ready_to_remove(s.record, s.session.has_value())) return;
   delete_sandbox(self, [](const Reply<pb::DeleteSandboxResponse>&) {});
 }

@@ -142,7 +142,17 @@ Root::behavior_type root(Self self, std::shared_ptr<const RootOptions> options) 
         self->state.installed = installed;
         self->send(self->state.endpoints, publish_atom::value, installed);
       },
-      [=](link_atom, LinkState link) { self->send(self->state.boundary, link_atom::value, link); },
+      [=](link_atom, LinkState link) {
+        self->send(self->state.boundary, link_atom::value, link);
+        if (self->state.closing) return;
+        // A sandbox that can not be reached is not ready, whatever its supervisor could still tell: the gateway sees it by the session.
+        if (link == LinkState::connected) {
+          self->send(self->state.session, start_atom::value);
+        } else {
+          self->send(self->state.session, stop_atom::value);
+          if (!self->state.session_id.empty()) tell_session(self, options, {});
+        }
+      },
       [=](revive_atom, const std::string& name) {
         if (self->state.closing) return;
         self->state.children.revive(self, name);

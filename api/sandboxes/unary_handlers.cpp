@@ -1,10 +1,24 @@
 // The sandbox itself: create, look, list, stop, start, delete; its providers; and what its supervisor reports about it.
+#include "actors/gateway/workload_template.hpp"
 #include "api/sandboxes/plane.hpp"
+#include "api/sandboxes/template_handlers.hpp"
 
 namespace openshell::api {
 namespace {
 
 using openshell::datamodel::v1::WorkspaceSelector;
+
+/// Fills the request in from the stored template that it names.
+absl::Status use_template(storage::Transaction& tx, const std::string& workspace, pb::CreateSandboxRequest& request) {
+  if (auto status = gateway::check_template_use(request); !status.ok()) return status;
+  auto row = tx.get_by_name(gateway::kWorkloadTemplateType, workspace, request.workload_template());
+  if (!row.ok()) return from_storage("fetch sandbox template", row.status());
+  if (!*row) return absl::NotFoundError("sandbox template not found");
+  auto found = gateway::template_from_row(**row);
+  if (!found.ok()) return found.status();
+  gateway::expand_template(*found, request);
+  return absl::OkStatus();
+}
 
 /// A user's call about one sandbox, answered by its entity.
 template <class Request, class Response>
@@ -47,11 +61,20 @@ void by_id(Router& router, const PlanePtr& plane, std::string_view method) {
 
 void create(const PlanePtr& plane, const Context& ctx, pb::CreateSandboxRequest request, const Reply<pb::SandboxResponse>& reply) {
   if (auto status = check_request_id(request.request_id()); !status.ok()) return reply.fail(status);
-  auto shared = std::make_shared<const pb::CreateSandboxRequest>(std::move(request));
-  with_workspace(
-      plane, ctx, shared->workspace_scope(), WorkspaceRole::kUser, WorkspaceState::kActive,
-      [=](const std::string&) { pass_on<pb::CreateSandboxRequest, pb::SandboxResponse>(plane, ctx, plane->actors.index, shared, reply); },
-      [reply](const absl::Status& status) { reply.fail(status); });
+  auto workspace = single_workspace(request.workspace_scope());
+  if (!workspace.ok()) return reply.fail(workspace.status());
+  auto expanded = std::make_shared<pb::CreateSandboxRequest>(std::move(request));
+  plane->store->read(
+      [ctx, name = *workspace, expanded](storage::Transaction& tx) {
+        if (auto status = authorize_in(tx, *ctx, name, WorkspaceRole::kUser); !status.ok()) return status;
+        if (auto status = require_workspace(tx, name, WorkspaceState::kActive); !status.ok()) return status;
+        return expanded->workload_template().empty() ? absl::OkStatus() : use_template(tx, name, *expanded);
+      },
+      [=](const absl::Status& ready) {
+        if (!ready.ok()) return reply.fail(ready);
+        pass_on<pb::CreateSandboxRequest, pb::SandboxResponse>(plane, ctx, plane->actors.index,
+                                                               std::shared_ptr<const pb::CreateSandboxRequest>{expanded}, reply);
+      });
 }
 
 void get(const PlanePtr& plane, const Context& ctx, const pb::GetSandboxRequest& request, const Reply<pb::SandboxResponse>& reply) {
@@ -118,6 +141,7 @@ void remove(const PlanePtr& plane, const Context& ctx, pb::DeleteSandboxRequest 
 }  // namespace
 
 void add_unary_handlers(Router& router, const PlanePtr& plane) {
+  add_template_handlers(router, plane);
   router.unary<pb::CreateSandboxRequest, pb::SandboxResponse>(
       "CreateSandbox", [=](Context ctx, pb::CreateSandboxRequest request, const Reply<pb::SandboxResponse>& reply) {
         create(plane, ctx, std::move(request), reply);

@@ -33,7 +33,10 @@ absl::StatusOr<int> log_in_and_store(Context& context, const Registration& gatew
 // Parts of `sandbox`, in files of their own.
 void add_sandbox_create(CLI::App& sandbox, Action& chosen);
 void add_sandbox_exec(CLI::App& sandbox, Action& chosen);
+void add_sandbox_lifecycle(CLI::App& sandbox, Action& chosen);  // stop, start, wait
 void add_sandbox_provider(CLI::App& sandbox, Action& chosen);
+void add_sandbox_template(CLI::App& sandbox, Action& chosen);
+void add_sandbox_watch(CLI::App& sandbox, Action& chosen);
 // And of `policy`.
 void add_policy_update(CLI::App& policy, Action& chosen);
 void add_policy_questions(CLI::App& policy, Action& chosen);  // explain, diff

@@ -1,15 +1,14 @@
 #include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <optional>
 
 #include "cli/commands/commands.hpp"
+#include "cli/log_line.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
 
@@ -38,33 +37,6 @@ absl::StatusOr<std::optional<google::protobuf::Timestamp>> since_time(const std:
   return time;
 }
 
-/// Log text quotes what a workload chose: no control character of it reaches the terminal.
-std::string harmless(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\u{{{:x}}}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-std::string show_line(const v1::SandboxLogLine& line) {
-  auto text = fmt::format("[{}.{:03}] [{:7}] [{:5}] [{}] {}", line.event_time().seconds(), line.event_time().nanos() / 1'000'000,
-                          line.source().empty() ? "gateway" : line.source(), line.level(), line.target(), line.message());
-  if (line.fields().empty()) return text;
-  text += " [";
-  const char* separator = "";
-  for (const auto& [key, value] : std::map<std::string, std::string>(line.fields().begin(), line.fields().end())) {
-    text += separator + key + "=" + value;
-    separator = " ";
-  }
-  return text + "]";
-}
-
 absl::StatusOr<int> logs(Context& context, const Options& options) {
   auto since = since_time(options.since);
   if (!since.ok()) return since.status();
@@ -87,7 +59,7 @@ absl::StatusOr<int> logs(Context& context, const Options& options) {
     watch.set_log_min_level(level);
     auto ended = (*client)->watch(watch, [](const v1::SandboxStreamEvent& event) {
       if (event.has_log()) {
-        print(harmless(show_line(event.log())));
+        print(harmless(show_log_line(event.log())));
         std::fflush(stdout);
       }
       return true;
@@ -103,7 +75,7 @@ absl::StatusOr<int> logs(Context& context, const Options& options) {
   request.set_min_level(level);
   auto answer = (*client)->get_logs(request);
   if (!answer.ok()) return answer.status();
-  for (const auto& line : answer->logs()) print(harmless(show_line(line)));
+  for (const auto& line : answer->logs()) print(harmless(show_log_line(line)));
   if (*since && answer->buffer_total() > 0) {
     note(absl::StrCat("Warning: log buffer contains only the last ", answer->buffer_total(), " lines; --since results may be incomplete."));
   }

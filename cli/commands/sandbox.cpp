@@ -177,7 +177,7 @@ absl::StatusOr<int> get(Context& context, const GetOptions& options) {
   return 0;
 }
 
-// ---- delete, stop, start ----
+// ---- delete ----
 
 struct DeleteOptions {
   std::vector<std::string> names;
@@ -276,8 +276,11 @@ void add_sandbox_commands(CLI::App& root, Action& chosen) {
       chosen = [o](Context& c) { return remove(c, *o); };
     });
   }
+  add_sandbox_lifecycle(*sandbox, chosen);
+  add_sandbox_watch(*sandbox, chosen);
   add_sandbox_exec(*sandbox, chosen);
   add_sandbox_provider(*sandbox, chosen);
+  add_sandbox_template(*sandbox, chosen);
 }
 
 }  // namespace openshell::cli

@@ -26,7 +26,7 @@ constexpr int kProviderPage = 100;
 constexpr int kDefaultProvisionSeconds = 300;
 
 struct Options {
-  std::string name, image, policy, cpu, memory, restart_policy = "never";
+  std::string name, workload_template, image, policy, cpu, memory, restart_policy = "never";
   std::vector<std::string> providers, labels, environment;
   bool detach = false, no_keep = false, no_auto_providers = false, auto_providers = false, no_tty = false, tty = false, no_warnings = false;
   Format format = Format::table;
@@ -102,7 +102,8 @@ absl::StatusOr<v1::CreateSandboxRequest> make_request(Context& context, const Op
   spec.set_restart_policy(options.restart_policy == "always"       ? v1::SANDBOX_RESTART_POLICY_ALWAYS
                           : options.restart_policy == "on-failure" ? v1::SANDBOX_RESTART_POLICY_ON_FAILURE
                                                                    : v1::SANDBOX_RESTART_POLICY_NEVER);
-  fill_template(options, spec);
+  request.set_workload_template(options.workload_template);
+  if (options.workload_template.empty()) fill_template(options, spec);
   auto path = options.policy;
   if (const char* fallback = std::getenv("OPENSHELL_SANDBOX_POLICY"); path.empty() && fallback != nullptr) path = fallback;
   if (!path.empty()) {
@@ -243,13 +244,14 @@ void add_sandbox_create(CLI::App& sandbox, Action& chosen) {
   auto o = std::make_shared<Options>();
   auto* command = sandbox.add_subcommand("create", "Create a sandbox and wait until it is ready");
   command->add_option("--name", o->name, "At most 19 characters, a DNS label; made by the gateway where absent");
-  command->add_option("--from", o->image, "Image reference");
+  auto* stored = command->add_option("--template", o->workload_template, "A stored workload (`sandbox template`)");
+  command->add_option("--from", o->image, "Image reference")->excludes(stored);
   command->add_option("--policy", o->policy, "Policy file, YAML or JSON; default OPENSHELL_SANDBOX_POLICY");
   command->add_option("--provider", o->providers, "Provider to attach; repeatable")->take_all()->allow_extra_args(false);
   command->add_option("--label", o->labels, "K=V; repeatable")->take_all()->allow_extra_args(false);
-  command->add_option("--env", o->environment, "K=V; repeatable")->take_all()->allow_extra_args(false);
-  command->add_option("--cpu", o->cpu, "500m, 1, 2.5");
-  command->add_option("--memory", o->memory, "512Mi, 4G");
+  command->add_option("--env", o->environment, "K=V; repeatable")->take_all()->allow_extra_args(false)->excludes(stored);
+  command->add_option("--cpu", o->cpu, "500m, 1, 2.5")->excludes(stored);
+  command->add_option("--memory", o->memory, "512Mi, 4G")->excludes(stored);
   command->add_option("--restart-policy", o->restart_policy)->check(CLI::IsMember({"never", "on-failure", "always"}));
   auto* no_keep = command->add_flag("--no-keep", o->no_keep, "Delete it when its main process ends");
   command->add_flag("--detach", o->detach, "Return as soon as it is ready");

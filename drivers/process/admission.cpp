@@ -36,6 +36,10 @@ absl::StatusOr<Limits> limits_of(const ProcessDriverOptions& options, const Cgro
     auto memory = parse_memory(wanted.memory_limit);
     if (!memory.ok()) return memory.status();
     limits.memory_bytes = *memory;
+  } else if (cgroups.limits_memory()) {
+    auto memory = parse_share(options.default_memory_limit, host_memory());
+    if (!memory.ok()) return memory.status();
+    limits.memory_bytes = *memory;
   }
   if (options.require_limits &&
       ((limits.cpu_milli && !cgroups.limits_cpu()) || (limits.memory_bytes && !cgroups.limits_memory()) || !cgroups.limits_processes())) {

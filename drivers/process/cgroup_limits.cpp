@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <array>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -24,7 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kPeriodMicros = 100'000;
-constexpr auto kEmptyWait = std::chrono::seconds{5};  // for the kernel to let go of killed processes
+constexpr std::chrono::seconds kLeftOverAge{3'600};         // a directory of another gateway that young may be about to be used
+constexpr auto kTidyWait = std::chrono::milliseconds{400};  // a part of the time in which a gateway is to end
+constexpr auto kEmptyWait = std::chrono::seconds{5};        // for the kernel to let go of killed processes
 
 absl::Status put(const std::string& path, const std::string& text) {
   const Descriptor file{open(path.c_str(), O_WRONLY | O_CLOEXEC)};
@@ -105,6 +109,25 @@ absl::StatusOr<std::uint64_t> parse_cpu(std::string_view text) {
   return static_cast<std::uint64_t>(milli);
 }
 
+absl::StatusOr<std::optional<std::uint64_t>> parse_share(std::string_view text, std::uint64_t whole) {
+  if (text == "none") return std::nullopt;
+  if (text.empty() || text.back() != '%') {
+    auto bytes = parse_memory(text);
+    if (!bytes.ok()) return absl::InvalidArgumentError("\"" + std::string(text) + "\" is no quantity like 2Gi, share like 50%, or none");
+    return std::optional{*bytes};
+  }
+  std::string_view rest;
+  const auto value = leading_number(text.substr(0, text.size() - 1), rest);
+  if (!value.ok() || !rest.empty() || *value <= 0 || *value > 100)
+    return absl::InvalidArgumentError("\"" + std::string(text) + "\" is no share between 0% and 100%");
+  return std::optional{std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(whole) * *value / 100))};
+}
+
+std::uint64_t host_memory() {
+  struct sysinfo info {};
+  return ::sysinfo(&info) == 0 ? static_cast<std::uint64_t>(info.totalram) * info.mem_unit : 0;
+}
+
 absl::StatusOr<std::uint64_t> parse_memory(std::string_view text) {
   constexpr std::string_view kLetters = "KMGTPE";
   std::string_view rest;
@@ -121,6 +144,15 @@ absl::StatusOr<std::uint64_t> parse_memory(std::string_view text) {
   if (bytes < 1 || bytes > 9e18) return absl::InvalidArgumentError("memory limit \"" + std::string(text) + "\" is out of range");
   return static_cast<std::uint64_t>(bytes);
 }
+
+namespace {
+
+// What the children of a version 2 group may be limited by.
+void pass_controllers_on(const std::string& directory) {
+  for (const char* controller : {"+memory", "+cpu", "+pids"}) (void)put(directory + "/cgroup.subtree_control", controller);
+}
+
+}  // namespace
 
 CgroupRoot CgroupRoot::find(const std::vector<Mount>& mounts, std::string_view own, const std::string& parent, const std::string& name) {
   CgroupRoot found;
@@ -141,7 +173,7 @@ CgroupRoot CgroupRoot::find(const std::vector<Mount>& mounts, std::string_view o
       Hierarchy h{base + "/" + name};
       h.version2 = true;
       if (!usable(h)) continue;
-      for (const char* controller : {"+memory", "+cpu", "+pids"}) (void)put(h.parent + "/cgroup.subtree_control", controller);
+      pass_controllers_on(h.parent);
       const std::string enabled = get(h.parent + "/cgroup.subtree_control");
       h.memory = has_word(enabled, "memory", ' ');
       h.cpu = has_word(enabled, "cpu", ' ');
@@ -161,6 +193,8 @@ CgroupRoot CgroupRoot::find(const std::vector<Mount>& mounts, std::string_view o
     }
   }
   for (const Hierarchy& h : found.hierarchies_) {
+    remove_left_over(fs::path(h.parent).parent_path().string());
+    (void)rmdir(h.parent.c_str());  // that it can be made is known now; it stays where sandboxes live on
     found.cpu_ |= h.cpu;
     found.memory_ |= h.memory;
     found.processes_ |= h.processes;
@@ -185,7 +219,10 @@ std::string CgroupRoot::visible_directory(const std::string& sandbox_id) const {
 absl::Status CgroupRoot::make(const std::string& sandbox_id, const Limits& limits) const {
   for (const Hierarchy& h : hierarchies_) {
     const std::string directory = h.parent + "/" + sandbox_id;
-    if (mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) return system_error("making cgroup " + directory);
+    std::error_code error;
+    fs::create_directories(directory, error);  // with the parent, which is there only while sandboxes are
+    if (error) return absl::UnavailableError("making cgroup " + directory + ": " + error.message());
+    if (h.version2) pass_controllers_on(h.parent);
     absl::Status status;
     if (h.memory && limits.memory_bytes) {
       status = put(directory + (h.version2 ? "/memory.max" : "/memory.limit_in_bytes"), std::to_string(*limits.memory_bytes));
@@ -200,6 +237,20 @@ absl::Status CgroupRoot::make(const std::string& sandbox_id, const Limits& limit
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+void CgroupRoot::remove_left_over(const std::string& base) {
+  constexpr std::string_view kPrefix = "openshell-";
+  constexpr std::size_t kNameLength = kPrefix.size() + 12;  // of the hash of a state directory
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(base, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() != kNameLength || name.compare(0, kPrefix.size(), kPrefix) != 0) continue;
+    struct stat info {};
+    if (stat(entry.path().c_str(), &info) != 0 || std::time(nullptr) - info.st_mtime < kLeftOverAge.count()) continue;
+    // Refused by the kernel where anything lives in it; whoever needs an empty one makes it again.
+    (void)rmdir(entry.path().c_str());
+  }
 }
 
 absl::Status CgroupRoot::remove(const std::string& sandbox_id) const {
@@ -233,10 +284,11 @@ bool CgroupRoot::out_of_memory(const std::string& sandbox_id) const {
 }
 
 void CgroupRoot::tidy() const {
-  // A child that was removed a moment ago still counts for the kernel until its worker has seen to it.
-  constexpr int kTries = 100;
+  // A child that was removed a moment ago still counts for the kernel until its worker has seen to it. What can not wait for that is
+  // removed by the next gateway that starts.
+  const auto deadline = std::chrono::steady_clock::now() + kTidyWait;
   for (const Hierarchy& h : hierarchies_) {
-    for (int i = 0; i < kTries && existing_in(h).empty() && rmdir(h.parent.c_str()) != 0 && errno == EBUSY; ++i) {
+    while (existing_in(h).empty() && rmdir(h.parent.c_str()) != 0 && errno == EBUSY && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds{2});
     }
   }

@@ -27,6 +27,11 @@ absl::StatusOr<std::uint64_t> parse_cpu(std::string_view text);
 /// `512Mi`, `1G`, `1048576` (suffix none, K, M, G, T, P, E, Ki..Ei) -> bytes, at least 1. INVALID_ARGUMENT otherwise.
 absl::StatusOr<std::uint64_t> parse_memory(std::string_view text);
 
+/// A quantity as above, a share of `whole` like `50%`, or `none`. INVALID_ARGUMENT otherwise.
+absl::StatusOr<std::optional<std::uint64_t>> parse_share(std::string_view text, std::uint64_t whole);
+/// Bytes of memory that this host has; 0: unknown.
+std::uint64_t host_memory();
+
 enum class CgroupVersion { kNone, kV1, kV2 };
 
 /// Where this host lets us make cgroups, found by doing it.
@@ -45,7 +50,7 @@ class CgroupRoot {
   [[nodiscard]] std::vector<std::string> directories(const std::string& sandbox_id) const;
   /// The directory that the sandbox sees as /sys/fs/cgroup, with `pids.max` in it; empty: none.
   [[nodiscard]] std::string visible_directory(const std::string& sandbox_id) const;
-  /// Makes them and writes the limits.
+  /// Makes them, the directory above them included, and writes the limits.
   [[nodiscard]] absl::Status make(const std::string& sandbox_id, const Limits& limits) const;
   /// Kills every process in them (cgroup.kill where the kernel has it) and removes them once they are empty.
   [[nodiscard]] absl::Status remove(const std::string& sandbox_id) const;
@@ -61,6 +66,8 @@ class CgroupRoot {
     std::string parent;  ///< `<parent>/<name>`, made when needed.
     bool cpu = false, memory = false, processes = false, version2 = false;
   };
+  /// Empty directories that gateways which were killed left below `base`.
+  static void remove_left_over(const std::string& base);
   static std::vector<std::string> existing_in(const Hierarchy& hierarchy);
   std::vector<Hierarchy> hierarchies_;
   CgroupVersion version_ = CgroupVersion::kNone;

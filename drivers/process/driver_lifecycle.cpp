@@ -1,12 +1,15 @@
 // What happens to one sandbox: taken on, launched, found ended, ended by us, found again by a later gateway process.
 #include <signal.h>
 #include <sys/random.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <array>
 #include <ctime>
 
 #include "drivers/process/driver_state.hpp"
 #include "drivers/process/monitor.hpp"
+#include "drivers/process/workspace_image.hpp"
 
 namespace openshell::drivers::process {
 namespace {
@@ -126,6 +129,8 @@ absl::StatusOr<ProcessDriver::SandboxPtr> ProcessDriver::enlist(const SandboxSpe
   }
   delegate_files(context_, id, parties(state), state.uid(), state.gid());
   absl::Status status = context_.files.make_state(id, parties(state));
+  if (const auto bytes = parse_share(context_.options.workspace_size_limit, 0); status.ok() && bytes.ok() && *bytes)
+    status = make_workspace_image(workspace_image_path(context_.files.paths(id)), **bytes, parties(state).workload);
   if (status.ok()) status = context_.files.write_driver_file(id, "sandbox.pb", state.SerializeAsString());
   if (status.ok()) return sandbox;
   (void)context_.files.remove_state(id);
@@ -225,13 +230,35 @@ void ProcessDriver::examine(const std::string& id) {
     tell(event_of("Warning", reason, text + last_words(context_.files, id, "sandbox.log")), id);
     return;
   }
-  if (!ended(running.supervisor) || context_.files.confirmed_generation(id) == generation) return;
+  if (!ended(running.supervisor)) return;
+  if (context_.files.confirmed_generation(id) == generation) return orphaned(sandbox, id);
   if (!record.supervisor && !final) return;
   const absl::Status undone = end_generation(context_, id, running, std::chrono::milliseconds{0});
   (void)context_.files.remove_driver_file(id, "generation");
   const std::string text = "Supervisor exited before confirmation (" + ending(record.supervisor) + ")";
   turn(sandbox, Phase::kEnded, kReasonSupervisorExited, undone.ok() ? text : text + "; " + std::string(undone.message()));
   tell(event_of("Warning", kReasonSupervisorExited, text + last_words(context_.files, id, "supervisor.log")), id);
+}
+
+// The supervisor of a confirmed launch is gone: the runtime ends itself after its recovery window. One that does not, because it was
+// stopped or hangs, is ended here.
+void ProcessDriver::orphaned(const SandboxPtr& sandbox, const std::string& id) {
+  RunningGeneration& running = sandbox->running;
+  if (!running.expiry) {
+    running.expiry = Descriptor{timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
+    itimerspec due{};
+    due.it_value.tv_sec = kOrphanedRuntime.count();
+    timerfd_settime(running.expiry.get(), 0, &due, nullptr);
+    follow(id, running.expiry.get());
+    return;
+  }
+  std::uint64_t fired = 0;
+  if (read(running.expiry.get(), &fired, sizeof fired) != sizeof fired) return;
+  const absl::Status undone = end_generation(context_, id, running, std::chrono::milliseconds{0});
+  (void)context_.files.remove_driver_file(id, "generation");
+  const std::string text = "The sandbox runtime did not end within " + std::to_string(kOrphanedRuntime.count()) + " s of its supervisor";
+  turn(sandbox, Phase::kEnded, kReasonContainerExited, undone.ok() ? text : text + "; " + std::string(undone.message()));
+  tell(event_of("Warning", kReasonContainerExited, text), id);
 }
 
 void ProcessDriver::cancel_launch(const SandboxPtr& sandbox) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -87,6 +88,7 @@ class ProcessDriver final : public ComputeDriver {
   absl::Status begin(const SandboxPtr& sandbox, const SandboxSpec& spec, const LaunchAuthentication& launch, const Admitted& admitted);
   void launch(const SandboxPtr& sandbox, const std::shared_ptr<LaunchAttempt>& attempt, const std::string& id);
   void examine(const std::string& id);
+  void orphaned(const SandboxPtr& sandbox, const std::string& id);
   void adopt(const std::string& id);
   void adopt_generation(const SandboxPtr& sandbox, const std::string& id);
   void cancel_launch(const SandboxPtr& sandbox);
@@ -96,6 +98,7 @@ class ProcessDriver final : public ComputeDriver {
   // driver_watch.cpp
   void watch_processes();
   void follow(const std::string& id, const RunningGeneration& running);
+  void follow(const std::string& id, int descriptor);
   void follow_exits(const std::string& id);
   void changed(const std::string& id);
   void tell(PlatformEvent event, const std::string& id);
@@ -130,6 +133,8 @@ class ProcessDriver final : public ComputeDriver {
 };
 
 inline constexpr std::size_t kMaxQueuedEvents = 256;
+/// A runtime whose supervisor is gone ends by itself after 30 s; this much later it is ended.
+inline constexpr std::chrono::seconds kOrphanedRuntime{40};
 inline constexpr std::size_t kWorkerThreads = 8;  ///< Launches that run beside each other.
 
 }  // namespace openshell::drivers::process

@@ -123,16 +123,19 @@ void ProcessDriver::tell(PlatformEvent event, const std::string& id) {
 // Processes of a generation: each end is reported once.
 void ProcessDriver::follow(const std::string& id, const RunningGeneration& running) {
   for (const Descriptor* process : {&running.init, &running.supervisor, &running.monitor}) {
-    if (!*process) continue;
-    epoll_event event{};
-    event.events = EPOLLIN | EPOLLONESHOT;
-    {
-      const std::lock_guard lock{mutex_};
-      event.data.u64 = next_followed_++;
-      followed_[event.data.u64] = id;
-    }
-    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, process->get(), &event);
+    if (*process) follow(id, process->get());
   }
+}
+
+void ProcessDriver::follow(const std::string& id, int descriptor) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLONESHOT;
+  {
+    const std::lock_guard lock{mutex_};
+    event.data.u64 = next_followed_++;
+    followed_[event.data.u64] = id;
+  }
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event);
 }
 
 void ProcessDriver::follow_exits(const std::string& id) {

@@ -8,11 +8,13 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
 #include "drivers/process/identity_slots.hpp"
 #include "drivers/process/network_namespace.hpp"
+#include "drivers/process/workspace_image.hpp"
 
 namespace openshell::drivers::process {
 namespace {
@@ -20,6 +22,7 @@ namespace {
 constexpr int kMonitorControl = 3;
 constexpr auto kMonitorEndWait = std::chrono::seconds{5};
 constexpr auto kAfterKillWait = std::chrono::seconds{5};
+constexpr auto kAfterRuntimeGrace = std::chrono::seconds{3};  // for a supervisor with nothing left to end: it says its last lines
 
 std::string read_whole(const std::string& path) {
   std::ifstream file{path};
@@ -71,6 +74,8 @@ RootInputs root_inputs(const DriverContext& context, const std::string& id, cons
   inputs.ca_dir = paths.runtime + "/ca";
   inputs.workspace_dir = paths.state + "/workload/workspace";
   inputs.tmp_dir = paths.state + "/workload/tmp";
+  if (const std::string image = workspace_image_path(paths); access(image.c_str(), F_OK) == 0) inputs.workspace_image = image;
+  if (const auto size = parse_share(context.options.tmp_size_limit, host_memory()); size.ok()) inputs.tmp_bytes = *size;
   inputs.log_dir = paths.state + "/supervisor/log";
   inputs.cgroup_dir = context.cgroups.visible_directory(id);
   inputs.host_sockets = bound_socket_paths(read_whole("/proc/net/unix"));
@@ -344,6 +349,7 @@ void LaunchAttempt::undo(RunningGeneration& running) {
 absl::Status end_generation(const DriverContext& context, const std::string& id, RunningGeneration& running,
                             std::chrono::milliseconds grace) {
   absl::Status result;
+  if (running.init && has_ended(running.init.get())) grace = std::min<std::chrono::milliseconds>(grace, kAfterRuntimeGrace);
   for (Descriptor* process : {&running.supervisor, &running.init}) {
     if (!*process) continue;
     if (grace.count() > 0 && !has_ended(process->get())) {
@@ -355,6 +361,7 @@ absl::Status end_generation(const DriverContext& context, const std::string& id,
       result = absl::DeadlineExceededError("a killed process of sandbox " + id + " does not end");
     process->reset();
   }
+  running.expiry.reset();
   reap_monitor(running);
   if (auto status = context.cgroups.remove(id); !status.ok()) result = status;
   if (auto status = context.files.remove_runtime(id); !status.ok()) result = status;

@@ -41,6 +41,7 @@ void set_identity(LaunchPlan& plan, const DriverContext& context, const Parties&
 struct RunningGeneration {
   records::Generation record;
   Descriptor init, supervisor, monitor;  ///< pidfds
+  Descriptor expiry;                     ///< timerfd: until when an orphaned runtime has to end by itself; unset while it is no orphan
   pid_t monitor_child = -1;              ///< Set where the monitor is a child of this process, which then has to reap it.
 };
 

@@ -1,5 +1,7 @@
 #include "drivers/process/launch_material.hpp"
 
+#include "drivers/retention.hpp"
+
 #include <stdlib.h>
 
 #include <algorithm>
@@ -84,6 +86,8 @@ std::string main_process_json(const SandboxSpec& spec) {
   for (const std::string& word : spec.command) command.emplace_back(word);
   boost::json::object object{{"version", 1}, {"command", command}, {"tty", spec.command.empty() || spec.tty}};
   if (spec.await_main_process_attachment) object["await_main_process_attachment"] = true;
+  if (const auto kept = spec.labels.find(std::string(kRetentionLabel)); kept != spec.labels.end() && kept->second == kRetentionEphemeral)
+    object["ephemeral"] = true;
   return boost::json::serialize(object);
 }
 

@@ -24,6 +24,7 @@ struct MountStep {
     kBindInner,  ///< The path `source` of the new root, bound once more at `target`.
     kProc,       ///< A proc of the new PID namespace.
     kDevpts,     ///< A devpts of its own.
+    kImage,      ///< The ext4 file system in the host's file `source`.
     kSysctl,     ///< Writes `source` into the file `target` below /proc/sys, of the new network namespace.
   };
   Kind kind = Kind::kDirectory;

@@ -49,9 +49,12 @@ class Planner {
   explicit Planner(std::vector<Mount> host) : host_{std::move(host)} {}
 
   void tmpfs(std::string target, std::uint64_t mib, std::uint32_t mode, MountStep extra = {}) {
+    memory(std::move(target), mib * kMiB, mode, std::move(extra));
+  }
+  void memory(std::string target, std::uint64_t bytes, std::uint32_t mode, MountStep extra) {
     extra.kind = Kind::kTmpfs;
     extra.target = target;
-    extra.size_bytes = mib * kMiB;
+    extra.size_bytes = bytes;
     extra.mode = mode;
     plan.expected.push_back({std::move(target), "tmpfs", "/", {}, extra.read_only});
     plan.steps.push_back(std::move(extra));
@@ -183,7 +186,11 @@ absl::Status plan_private_directories(Planner& planner, const RootInputs& in) {
   planner.tmpfs("/run/openshell/providers", 1, 0755, {.no_exec = true, .of_workload = true});
   if (auto status = planner.bind(in.ca_dir, "/run/openshell-supervisor-ca"); !status.ok()) return status;
   if (auto status = plan_bundles(planner, in); !status.ok()) return status;
-  if (auto status = planner.bind(in.tmp_dir, "/tmp"); !status.ok()) return status;
+  if (in.tmp_bytes) {
+    planner.memory("/tmp", *in.tmp_bytes, 01777, {.of_workload = true});
+  } else if (auto status = planner.bind(in.tmp_dir, "/tmp"); !status.ok()) {
+    return status;
+  }
   planner.tmpfs("/var", 16, 0755, {.read_only = true});
   planner.symlink("/var/tmp", "/tmp");
   planner.symlink("/var/run", "/run");
@@ -237,7 +244,11 @@ absl::Status plan_ours(Planner& planner, const RootInputs& in) {
   if (auto status = planner.bind(in.bundle_dir, "/.openshell/bin", {.recursive = true, .read_only = true}); !status.ok()) return status;
   if (auto status = planner.bind(in.launch_dir, "/.openshell/sandbox", {.no_exec = true}); !status.ok()) return status;
   if (auto status = planner.bind(in.channel_dir, "/.openshell/channel", {.no_exec = true}); !status.ok()) return status;
-  if (auto status = planner.bind(in.workspace_dir, "/sandbox"); !status.ok()) return status;
+  if (!in.workspace_image.empty()) {
+    planner.mount({.kind = Kind::kImage, .target = "/sandbox", .source = in.workspace_image}, {"/sandbox", "ext4"});
+  } else if (auto status = planner.bind(in.workspace_dir, "/sandbox"); !status.ok()) {
+    return status;
+  }
   planner.directory("/sys");
   planner.directory("/sys/fs");
   planner.directory("/sys/fs/cgroup");

@@ -5,6 +5,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,16 @@ struct RootInputs {
   std::string sandbox_id, sandbox_name;
   std::uint32_t uid = 1000, gid = 1000;  ///< As the workload sees them.
   std::vector<std::uint32_t> groups;
-  std::string bundle_dir;                 ///< -> /.openshell/bin
-  std::string launch_dir;                 ///< R/sandbox -> /.openshell/sandbox
-  std::string channel_dir;                ///< R/channel -> /.openshell/channel
-  std::string ca_dir;                     ///< R/ca -> /run/openshell-supervisor-ca
-  std::string workspace_dir, tmp_dir;     ///< S/workload/{workspace,tmp} -> /sandbox, /tmp
-  std::string log_dir;                    ///< S/supervisor/log -> /var/log
-  std::string cgroup_dir;                 ///< The sandbox's cgroup -> /sys/fs/cgroup; empty: none.
-  std::vector<std::string> host_sockets;  ///< Paths of listening Unix sockets of the host; directories that hold one are covered.
+  std::string bundle_dir;                  ///< -> /.openshell/bin
+  std::string launch_dir;                  ///< R/sandbox -> /.openshell/sandbox
+  std::string channel_dir;                 ///< R/channel -> /.openshell/channel
+  std::string ca_dir;                      ///< R/ca -> /run/openshell-supervisor-ca
+  std::string workspace_dir, tmp_dir;      ///< S/workload/{workspace,tmp} -> /sandbox, /tmp
+  std::string workspace_image;             ///< A file system that is /sandbox instead of `workspace_dir`; empty: none.
+  std::optional<std::uint64_t> tmp_bytes;  ///< Set: /tmp is memory of that size, and `tmp_dir` is not used.
+  std::string log_dir;                     ///< S/supervisor/log -> /var/log
+  std::string cgroup_dir;                  ///< The sandbox's cgroup -> /sys/fs/cgroup; empty: none.
+  std::vector<std::string> host_sockets;   ///< Paths of listening Unix sockets of the host; directories that hold one are covered.
   bool ipv6 = true;
 };
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "drivers/process/descriptor.hpp"
+#include "drivers/process/workspace_image.hpp"
 
 namespace openshell::drivers::process {
 namespace {
@@ -51,6 +52,8 @@ class Builder {
         return bind(step, AT_FDCWD, step.source);
       case MountStep::Kind::kBindInner:
         return bind(step, root_, step.source.substr(1));
+      case MountStep::Kind::kImage:
+        return image(step);
       case MountStep::Kind::kProc:
         return filesystem(step, "proc", {});
       case MountStep::Kind::kDevpts:
@@ -138,6 +141,11 @@ class Builder {
     if (!mount) return system_error(std::string("mounting the ") + type + " of " + step.target);
     if (auto status = own(step, mount.get(), ""); !status.ok()) return status;
     return attach(step, mount.get(), true);
+  }
+
+  absl::Status image(const MountStep& step) {
+    auto mount = mount_workspace_image(step.source, attributes(step));
+    return mount.ok() ? attach(step, mount->get(), true) : mount.status();
   }
 
   absl::Status bind(const MountStep& step, int base, const std::string& source) {

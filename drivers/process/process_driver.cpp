@@ -12,6 +12,7 @@
 
 #include "drivers/process/driver_state.hpp"
 #include "drivers/process/launch_modes.hpp"
+#include "drivers/process/workspace_image.hpp"
 #include "isolation/boundary/digest.hpp"
 
 namespace openshell::drivers::process {
@@ -168,6 +169,17 @@ absl::Status find_programs(ProcessDriverOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status check_workspace_limit(const std::string& text, bool as_root) {
+  const std::string key = "workspace_size_limit: ";
+  if (!text.empty() && text.back() == '%') return absl::InvalidArgumentError(key + "a share has no meaning for a disk; give a quantity");
+  const auto bytes = parse_share(text, 0);
+  if (!bytes.ok()) return absl::InvalidArgumentError(key + std::string(bytes.status().message()));
+  if (!*bytes) return absl::OkStatus();
+  if (!as_root) return absl::FailedPreconditionError(key + "needs root, which alone may mount a file system");
+  if (**bytes < kMinWorkspaceBytes) return absl::InvalidArgumentError(key + "at least 8Mi");
+  return check_workspace_maker();
+}
+
 // One driver per state directory.
 absl::StatusOr<Descriptor> lock_state(const std::string& state_dir) {
   Descriptor lock{open((state_dir + "/driver.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)};
@@ -217,6 +229,8 @@ absl::Status choose_mode(DriverContext& context, std::vector<std::string>& notes
   notes.push_back("process driver mode " + std::string(to_string(context.mode)));
   if (context.mode == LaunchMode::kSingleId) notes.emplace_back("sandboxes share the kernel uid and groups of the gateway's user");
   if (context.cgroups.version() == CgroupVersion::kNone) notes.emplace_back("resource limits not enforced");
+  if (context.cgroups.limits_memory())
+    notes.push_back("memory of a sandbox that asks for no limit: " + context.options.default_memory_limit + " (default_memory_limit)");
   return absl::OkStatus();
 }
 
@@ -231,8 +245,14 @@ absl::StatusOr<std::unique_ptr<ComputeDriver>> make_process_driver(ProcessDriver
   if (options.sandbox_pids_limit == 0) return absl::InvalidArgumentError("sandbox_pids_limit must not be 0; leave it out for 2048");
   if (options.supervisor_uid == 0U || options.supervisor_gid == 0U)
     return absl::InvalidArgumentError("supervisor_uid and supervisor_gid must not be 0");
+  for (const auto& [key, text] :
+       {std::pair{"default_memory_limit", options.default_memory_limit}, std::pair{"tmp_size_limit", options.tmp_size_limit}}) {
+    if (auto size = parse_share(text, host_memory()); !size.ok())
+      return absl::InvalidArgumentError(std::string(key) + ": " + std::string(size.status().message()));
+  }
   if (auto status = find_programs(options); !status.ok()) return status;
   const bool as_root = geteuid() == 0;
+  if (auto status = check_workspace_limit(options.workspace_size_limit, as_root); !status.ok()) return status;
   if (as_root) {
     if (auto status = check_range(options.sandbox_uid_range, read_text("/etc/passwd"), read_text("/etc/group"), read_text("/etc/subuid"),
                                   read_text("/etc/subgid"));

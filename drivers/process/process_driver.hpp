@@ -46,6 +46,14 @@ struct ProcessDriverOptions {
   std::optional<std::uint32_t> supervisor_gid = {};
   std::string host_gateway_ip = "127.0.0.1";  ///< What host.openshell.internal means.
   std::uint32_t sandbox_pids_limit = 2048;
+  /// Of a sandbox that asks for none: a quantity (`4Gi`), a share of the host's memory (`50%`), or `none`. Nothing without cgroups.
+  std::string default_memory_limit = "50%";
+  /// The most that /tmp (and /var/tmp) may hold, in memory that counts to the sandbox's: likewise a quantity or a share. `none`: /tmp lies
+  /// on the disk of `state_dir`, without a bound.
+  std::string tmp_size_limit = "2Gi";
+  /// What /sandbox of a new sandbox may hold: a quantity, at least 8Mi, or `none`: it lies on the disk of `state_dir` without a bound. As
+  /// root only: the workspace is then a file system of its own in a file that grows up to that size.
+  std::string workspace_size_limit = "none";
   bool require_limits = false;       ///< Refuse what can not be limited.
   std::string cgroup_parent = {};    ///< Empty: found. A path below the cgroup mount.
   bool allow_image_mismatch = true;  ///< Host root accepts any image name and records it.

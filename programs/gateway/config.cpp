@@ -448,6 +448,9 @@ class Merger {
     process.supervisor_uid = id(table->supervisor_uid);
     process.supervisor_gid = id(table->supervisor_gid);
     process.sandbox_pids_limit = id(table->sandbox_pids_limit).value_or(process.sandbox_pids_limit);
+    process.default_memory_limit = table->default_memory_limit.value_or(process.default_memory_limit);
+    process.tmp_size_limit = table->tmp_size_limit.value_or(process.tmp_size_limit);
+    process.workspace_size_limit = table->workspace_size_limit.value_or(process.workspace_size_limit);
     process.stop_timeout_secs = id(table->stop_timeout_secs).value_or(process.stop_timeout_secs);
     process.require_limits = table->require_limits.value_or(process.require_limits);
     process.allow_image_mismatch = table->allow_image_mismatch.value_or(process.allow_image_mismatch);

@@ -31,7 +31,7 @@
 namespace openshell::gateway {
 namespace {
 
-constexpr std::int64_t kCallGraceMs = 500;  ///< calls that run when the gateway ends
+constexpr std::int64_t kCallGraceMs = 200;  ///< calls that run when the gateway ends
 constexpr std::chrono::seconds kControlPlaneLimit{30};
 
 constexpr std::size_t kMaxSocketPath = 107;  ///< unix(7)

@@ -414,6 +414,9 @@ absl::StatusOr<ProcessTable> read_process_table(const std::string& toml_text) {
   out.sandbox_gid = reader.positive("sandbox_gid");
   out.supervisor_uid = reader.positive("supervisor_uid");
   out.supervisor_gid = reader.positive("supervisor_gid");
+  out.default_memory_limit = reader.text("default_memory_limit");
+  out.tmp_size_limit = reader.text("tmp_size_limit");
+  out.workspace_size_limit = reader.text("workspace_size_limit");
   out.sandbox_pids_limit = reader.positive("sandbox_pids_limit");
   out.stop_timeout_secs = reader.number("stop_timeout_secs");
   out.require_limits = reader.boolean("require_limits");

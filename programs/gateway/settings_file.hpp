@@ -83,7 +83,8 @@ absl::StatusOr<SettingsFile> parse_settings(std::string_view text, const std::st
 
 /// `[openshell.drivers.process]`.
 struct ProcessTable {
-  std::optional<std::string> state_dir, runtime_dir, host_gateway_ip, cgroup_parent, grpc_endpoint, sandbox_uid_range, bundle_dir;
+  std::optional<std::string> state_dir, runtime_dir, host_gateway_ip, cgroup_parent, grpc_endpoint, sandbox_uid_range, bundle_dir,
+      default_memory_limit, tmp_size_limit, workspace_size_limit;
   std::optional<std::uint64_t> sandbox_uid, sandbox_gid, supervisor_uid, supervisor_gid, sandbox_pids_limit, stop_timeout_secs;
   std::optional<bool> require_limits, keep_on_shutdown, allow_image_mismatch;
 };

@@ -79,6 +79,8 @@ absl::StatusOr<MainProcessSpec> read_spec(const boost::json::object& object) {
       spec.tty = value.as_bool();
     } else if (key == "await_main_process_attachment" && value.is_bool()) {
       spec.await_attachment = value.as_bool();
+    } else if (key == "ephemeral" && value.is_bool()) {
+      spec.ephemeral = value.as_bool();
     } else {
       return absl::InvalidArgumentError("invalid OPENSHELL_MAIN_PROCESS_SPEC: unexpected '" + std::string{key} + "'");
     }
@@ -235,6 +237,7 @@ absl::StatusOr<Options> parse_options(const std::vector<std::string>& arguments,
     out.command = spec->command;
     out.interactive = spec->tty;
     out.await_attachment = spec->await_attachment;
+    out.ephemeral = spec->ephemeral;
   } else {
     out.interactive = true;  // the image's login shell
   }

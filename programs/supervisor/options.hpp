@@ -38,6 +38,7 @@ struct Options {
   std::uint64_t timeout_secs = 0;
   bool interactive = false;
   bool await_attachment = false;
+  bool ephemeral = false;            ///< the sandbox is only there for its main process: nothing is served after its end
   std::vector<std::string> command;  ///< empty: the image's login shell
   std::chrono::seconds poll_interval{10};
   std::chrono::seconds denial_flush_interval{10};
@@ -51,6 +52,7 @@ struct MainProcessSpec {
   std::vector<std::string> command;
   bool tty = false;
   bool await_attachment = false;
+  bool ephemeral = false;
 };
 
 using Environment = std::function<std::optional<std::string>(const char* name)>;

@@ -406,7 +406,7 @@ class Process {
         main_->acknowledged();
         main_->drain([this] { events_.push(MainDelivered{}); });
       } else if (std::holds_alternative<MainDelivered>(*event)) {
-        if (!finalize_main_exit()) return kExitStopped;
+        if (!finalize_main_exit() || options_.ephemeral) return kExitStopped;
       }
     }
   }
@@ -458,7 +458,10 @@ class Process {
     readiness_.reset();
     if (relays_) relays_->set_ready(false);
     if (root_) caf::anon_send(root_, close_atom::value);
-    if (boundary_) code = end_boundary(code);
+    if (boundary_) {
+      boundary_->stop_repairing();  // a sandbox that does not answer now is not waited for
+      code = end_boundary(code);
+    }
     if (main_code_ && !main_reported_ && gateway_) {
       caf::scoped_actor self{system_};
       self->request(gateway_, kFlush, exited_atom::value, static_cast<std::int32_t>(*main_code_)).receive([] {}, [](const caf::error&) {});
@@ -474,11 +477,12 @@ class Process {
   int end_boundary(int code) {
     if (!process_id_.empty() && !boundary_->lost()) {
       if (!main_code_) {
-        (void)boundary_->call_and_wait(boundary::Signal{process_id_, boundary::ProcessSignal::term}, kMainGrace);
-        if (options_.interactive)  // an interactive shell ignores SIGTERM: it ends with its terminal
+        const bool told = boundary_->call_and_wait(boundary::Signal{process_id_, boundary::ProcessSignal::term}, kMainGrace).ok();
+        // An interactive shell ignores SIGTERM; it ends when its terminal hangs up.
+        if (told && options_.interactive)
           (void)boundary_->call_and_wait(boundary::Signal{process_id_, boundary::ProcessSignal::hangup}, kMainGrace);
         const auto until = std::chrono::steady_clock::now() + kMainGrace;
-        while (!main_code_) {
+        while (told && !main_code_) {
           auto event = events_.pop(until);
           if (!event) break;
           if (const auto* exit = std::get_if<MainExit>(&*event); exit && exit->known) main_code_ = exit->code;

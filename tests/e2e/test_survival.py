@@ -74,9 +74,9 @@ def test_no_traffic_passes_while_the_supervisor_is_dead(keeping_gateway):
     gateway = keeping_gateway
     with gateway.client() as client:
         reference = create_ready(client, "kept")
-        script = "while true; do (exec 3<>/dev/tcp/192.0.2.55/80) 2>/dev/null && echo passed >> /tmp/passed; echo tick >> /tmp/ticks; sleep 0.05; done"
+        script = "while true; do (exec 3<>/dev/tcp/192.0.2.55/80) 2>/dev/null && echo passed >> /sandbox/passed; echo tick >> /sandbox/ticks; sleep 0.05; done"
         client.exec("kept", ["bash", "-c", f"nohup bash -c '{script}' >/dev/null 2>&1 &"], workspace=WORKSPACE)
-        workload = next(gateway.state.glob("process-driver/sandboxes/*/workload/tmp"))
+        workload = next(gateway.state.glob("process-driver/sandboxes/*/workload/workspace"))
         ticks = workload / "ticks"
         wait_until(lambda: ticks.exists() and ticks.stat().st_size > 0, what="the workload's first tick")
         (pid,) = wait_until(lambda: supervisors(reference.id), what="the supervisor's process")

@@ -192,6 +192,36 @@ TEST_F(Gateway, GW_TheRepairWindowExpiresAndComputeIsReclaimed) {
   EXPECT_TRUE(call<pb::SandboxResponse>(entity("box"), pb::StartSandboxRequest{}).ok());
 }
 
+/// What a full disk does to every write until something is given back.
+TEST_F(Gateway, ADeleteThatCanNotBeWrittenDownGivesBackTheComputeFirst) {
+  ASSERT_TRUE(create("box").ok());
+  make_ready("box", one);
+  store->fail_writes = absl::UnavailableError("database: COMMIT: database or disk is full");
+  driver->on_remove = [this] { store->fail_writes = absl::OkStatus(); };
+  const auto answer = call<pb::DeleteSandboxResponse>(entity("box"), pb::DeleteSandboxRequest{});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->outcome(), pb::DELETION_OUTCOME_COMPLETED);
+  EXPECT_EQ(driver->count("remove"), 1);
+  EXPECT_FALSE(entity("box"));
+}
+
+TEST_F(Gateway, GW_ARestartWaitsForTheOutputOfTheLastRun) {
+  ASSERT_TRUE(create("box", [](auto& r) { r.mutable_spec()->set_restart_policy(pb::SANDBOX_RESTART_POLICY_ALWAYS); }).ok());
+  make_ready("box", one);
+  pb::ReportMainProcessExitRequest exit;
+  exit.set_instance_id(one);
+  ASSERT_TRUE(call<pb::ReportMainProcessExitResponse>(entity("box"), exit).ok());
+  pass(2'000ms);
+  EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_COMPLETED);
+  EXPECT_EQ(driver->count("start"), 0) << "somebody may still read what it said";
+  pb::FinalizeMainProcessExitRequest finalize;
+  finalize.set_instance_id(one);
+  ASSERT_TRUE(call<pb::FinalizeMainProcessExitResponse>(entity("box"), finalize).ok());
+  pass(200ms);
+  EXPECT_EQ(driver->count("start"), 1);
+  EXPECT_EQ(get("box").status().restart_count(), 1U);
+}
+
 TEST_F(Gateway, GW_ARestartedGatewayFindsItsRunningSandboxAndLeavesItAlone) {
   ASSERT_TRUE(create("box").ok());
   make_ready("box", one);

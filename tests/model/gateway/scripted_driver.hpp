@@ -1,6 +1,7 @@
 // A compute driver that does what the test says and remembers what it was asked.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -56,6 +57,7 @@ class ScriptedDriver : public drivers::ComputeDriver {
   }
   absl::StatusOr<bool> remove(const SandboxId& id) override {
     if (auto status = say("remove", id, remove_answer); !status.ok()) return status;
+    if (on_remove) on_remove();
     std::lock_guard lock{mutex};
     return sandboxes.erase(id.str()) > 0;
   }
@@ -91,6 +93,7 @@ class ScriptedDriver : public drivers::ComputeDriver {
   std::map<std::string, drivers::LaunchAuthentication> launches;
   std::vector<std::string> calls;
   absl::Status validate_answer, create_answer, start_answer, stop_answer, remove_answer;
+  std::function<void()> on_remove;  ///< runs before an answer of remove
   std::function<void(const drivers::WatchEvent&)> watcher;
 
  private:

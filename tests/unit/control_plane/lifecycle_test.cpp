@@ -127,6 +127,37 @@ TEST(Lifecycle, FB_37_AFailedAttemptIsRecoveredWithDoublingWaits) {
   EXPECT_EQ(*next_due(record), now + kGoodRun + kFirstRetry);
 }
 
+TEST(Lifecycle, FB_34_FB_35_FB_36_AFailureOfTheHostIsNoResultOfTheMainProcess) {
+  auto record = ready();
+  EXPECT_TRUE(apply_observation(record, condition("False", "ContainerExited"), {kNow, true, kInstance}));
+  EXPECT_EQ(phase(record), pb::SANDBOX_PHASE_ERROR);
+  EXPECT_EQ(reason(record), "ContainerExited");
+  EXPECT_FALSE(record.sandbox().status().has_exit_code());
+}
+
+TEST(Lifecycle, FB_31_FB_32_FB_33_TheResultDecidesPhaseAndReason) {
+  for (const auto& [code, wanted, why] : {std::tuple{0, pb::SANDBOX_PHASE_COMPLETED, "MainProcessCompleted"},
+                                          {7, pb::SANDBOX_PHASE_ERROR, "MainProcessFailed"},
+                                          {139, pb::SANDBOX_PHASE_ERROR, "MainProcessFailed"}}) {
+    auto record = ready();
+    EXPECT_TRUE(main_process_exited(record, kInstance, code, kNow));
+    EXPECT_EQ(phase(record), wanted);
+    EXPECT_EQ(reason(record), why);
+    EXPECT_EQ(record.sandbox().status().exit_code(), code);
+  }
+}
+
+TEST(Lifecycle, CA_74_AStartNeedsAFreshAcceptedConfiguration) {
+  auto record = ready();
+  begin_stop(record, kNow);
+  finish_stop(record, kNow);
+  begin_attempt(record, kNow, "generation-2", "token-2", "attempt-2");
+  record.mutable_sandbox()->mutable_status()->set_phase(pb::SANDBOX_PHASE_STARTING);
+  EXPECT_EQ(record.sandbox().status().configuration_admission().state(), pb::CONFIGURATION_ADMISSION_STATE_PENDING);
+  session_connected(record, {kNow, true, kOther}, "");
+  EXPECT_EQ(phase(record), pb::SANDBOX_PHASE_PROVISIONING) << "a session alone does not make it ready";
+}
+
 TEST(Lifecycle, GW_AnObservationOfAnEarlierGenerationChangesNothing) {
   auto record = ready();
   auto stale = condition("False", "ContainerExited");
@@ -169,12 +200,17 @@ TEST(Lifecycle, GW_RestartPolicyStartsAnewAtOnceThenWithWaits) {
   EXPECT_TRUE(main_process_exited(record, kInstance, 5, kNow));
   EXPECT_EQ(phase(record), pb::SANDBOX_PHASE_ERROR);
   EXPECT_EQ(reason(record), "MainProcessFailed");
+  EXPECT_FALSE(restart_due(record, kNow)) << "its output is still being delivered";
+  EXPECT_TRUE(restart_due(record, kNow + 60'000)) << "but not for ever";
+  EXPECT_TRUE(session_ended(record, kNow));
   EXPECT_TRUE(restart_due(record, kNow));
+  EXPECT_EQ(*next_due(record), kNow);
   begin_attempt(record, kNow, "generation-2", "token-2", "attempt-2");
   record.mutable_sandbox()->mutable_status()->set_phase(pb::SANDBOX_PHASE_STARTING);
   accept(record, kOther);
   session_connected(record, {kNow, true, kOther}, "");
   EXPECT_TRUE(main_process_exited(record, kOther, 5, kNow + 10));
+  record.set_finalized_instance(kOther);
   EXPECT_FALSE(restart_due(record, kNow + 10 + 999));
   EXPECT_TRUE(restart_due(record, kNow + 10 + 1'000));
 }

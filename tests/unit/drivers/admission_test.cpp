@@ -22,6 +22,15 @@ std::string refusal(const SandboxSpec& wanted, const ProcessDriverOptions& optio
   return std::string(admit_with(wanted, options).status().message());
 }
 
+TEST(Quantities, AShareOfTheHostAQuantityOrNone) {
+  EXPECT_EQ(*parse_share("50%", 1'000), 500U);
+  EXPECT_EQ(*parse_share("100%", 1'000), 1'000U);
+  EXPECT_EQ(*parse_share("0.01%", 1'000), 1U) << "never nothing";
+  EXPECT_EQ(*parse_share("2Gi", 1'000), 2ULL << 30U);
+  EXPECT_EQ(*parse_share("none", 1'000), std::nullopt);
+  for (const char* wrong : {"", "%", "0%", "101%", "-5%", "x%", "5%%", "lots"}) EXPECT_FALSE(parse_share(wrong, 1'000).ok()) << wrong;
+}
+
 TEST(Quantities, Cpu) {
   for (const auto& [text, milli] :
        {std::pair{"500m", 500}, std::pair{"2", 2000}, std::pair{"1.5", 1500}, std::pair{"0.001", 1}, std::pair{"1m", 1}}) {

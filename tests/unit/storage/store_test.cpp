@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <future>
 #include <set>
@@ -441,6 +444,31 @@ TEST(Store, GW_25_NothingAcknowledgedIsLostWhenTheProcessIsKilled) {
                   })
                   .ok());
   EXPECT_GE(last, 40);
+}
+
+/// A child whose files may not grow any more, as on a disk that somebody else filled, goes on writing.
+TEST(Store, WhatHasToBeWrittenIsWrittenOnAFullDisk) {
+  const Directory directory;
+  const std::string url = cat("sqlite:", directory.file("db"));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto store = open_store(url);
+    if (!store.ok()) ::_exit(1);
+    std::uintmax_t largest = 0;
+    for (const char* file : {"db", "db-wal"}) largest = std::max(largest, std::filesystem::file_size(directory.file(file)));
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit full{largest, largest};
+    if (::setrlimit(RLIMIT_FSIZE, &full) != 0) ::_exit(2);
+    constexpr int kWrites = 300;  // more than the log holds between two checkpoints
+    for (int i = 0; i < kWrites; ++i) {
+      if (!(*store)->write_and_wait([i](Transaction& tx) { return tx.create(object(cat("row", i))).status(); }).ok()) ::_exit(3);
+    }
+    store->reset();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Uuid, IsAVersion4InItsCanonicalForm) {
