@@ -216,6 +216,27 @@ def test_A22_A58_old_keys_are_fetched_once_for_all_and_serve_while_the_issuer_is
         gateway.end()
 
 
+def test_a_slow_issuer_holds_up_neither_others_nor_the_end(scratch, issuer):
+    gateway = oidc_gateway(scratch / "slow", settings(issuer))
+    gateway.start()
+    try:
+        time.sleep(1.1)
+        issuer.key_answer = lambda: time.sleep(30) or (200, {}, b"{}")
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            waiting = [pool.submit(refusal, gateway, Key("EdDSA").sign(issuer.claims())) for _ in range(3)]
+            time.sleep(0.5)
+            begun = time.monotonic()
+            assert whoami(gateway, issuer.access_token()).subject == "robot"
+            assert time.monotonic() - begun < 3, "a known key needs no fetch"
+            begun = time.monotonic()
+            gateway.end()
+            assert time.monotonic() - begun < 8
+            assert {each.result()[0] for each in waiting} <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAUTHENTICATED}
+    finally:
+        issuer.key_answer = None
+        gateway.end()
+
+
 def test_scopes_are_asked_for_where_a_claim_is_named(scratch, issuer):
     gateway = oidc_gateway(scratch / "osc", settings(issuer, 'scopes_claim = "scope"'))
     gateway.start()
