@@ -183,6 +183,7 @@ absl::StatusOr<int> diff(Context& context, const DiffOptions& options) {
     print(absl::StrCat("unchanged (hash ", short_hash(hash_a), ")"));
   } else {
     for (const auto& difference : found) print_difference(difference);
+    if (found.empty()) print("~ only the order of list elements differs");
   }
   return hash_a == hash_b ? 0 : 1;
 }

@@ -216,8 +216,9 @@ milliseconds() { echo $((($(date +%s%N) - $1) / 1000000)); }
 in_force() { if (($2 <= 1000)); then pass "$1 after $2 ms"; else fail "$1 after $2 ms: must be within 1000"; fi; }
 wait_for proposal has_proposal || true
 check "the refused 9091 stands as a pending proposal, for that one program" 0 'host.openshell.internal:9091 \[L4\]' openshell rule get "$name" --status pending
+chunk=$(proposal)
 at=$(date +%s%N)
-check "rule approve" 0 'approved. Policy version' openshell rule approve "$name" --chunk-id "$(proposal)" --wait --timeout 10
+check "rule approve" 0 'approved. Policy version' openshell rule approve "$name" --chunk-id "$chunk" --wait --timeout 10
 in_force "the approved rule is acknowledged as loaded" "$(milliseconds "$at")"
 check "the very command that was refused now succeeds" 0 '^connected$' inside "$refused && echo connected"
 wider=$work/wider.yaml
