@@ -94,9 +94,11 @@ std::string payload_digest(const Request& request) {
 std::string encode_request(std::string_view request_id, const Request& request) {
   json::object envelope;
   envelope["request_id"] = internal::valid_utf8(request_id);
-  envelope["payload_digest"] = payload_digest(request);
-  if (const auto* exec = std::get_if<Exec>(&request)) envelope[kExpiry] = exec->expires_at_unix_ms;
-  envelope["request"] = operation_to_json(request);
+  auto operation = operation_to_json(request);
+  const auto* exec = std::get_if<Exec>(&request);
+  envelope["payload_digest"] = digest_of(operation, exec ? std::optional{exec->expires_at_unix_ms} : std::nullopt);
+  if (exec != nullptr) envelope[kExpiry] = exec->expires_at_unix_ms;
+  envelope["request"] = std::move(operation);
   return json::serialize(envelope);
 }
 

@@ -53,9 +53,14 @@ bool has_duplicate_keys(std::string_view text) {
 
 void append_string(std::string& out, std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
+  const auto is_plain = [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\'; };
+  out.reserve(out.size() + text.size() + text.size() / 32);
   out += '"';
-  for (const char c : text) {
-    switch (c) {
+  for (auto at = text.begin(); at != text.end(); ++at) {
+    const auto run = std::find_if_not(at, text.end(), is_plain);
+    out.append(at, run);
+    if ((at = run) == text.end()) break;
+    switch (const char c = *at) {
       case '"':
         out += "\\\"";
         break;
@@ -78,13 +83,9 @@ void append_string(std::string& out, std::string_view text) {
         out += "\\t";
         break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += "\\u00";
-          out += kHex[(c >> 4) & 0xf];
-          out += kHex[c & 0xf];
-        } else {
-          out += c;
-        }
+        out += "\\u00";
+        out += kHex[(c >> 4) & 0xf];
+        out += kHex[c & 0xf];
     }
   }
   out += '"';
@@ -166,6 +167,11 @@ std::string valid_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
+    // ASCII by the run: a CA bundle is 200 KiB of it.
+    const auto other = std::find_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+    out.append(text.begin(), other);
+    text.remove_prefix(static_cast<std::size_t>(other - text.begin()));
+    if (text.empty()) break;
     const std::size_t n = sequence_length(text);
     if (n == 0) {
       out += "\xef\xbf\xbd";
