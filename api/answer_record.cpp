@@ -17,7 +17,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using openshell::internal::admissions::v1::AnsweredObject;
 
-/// How an object of an answer is read again: a method that takes workspace_scope and name.
+/// How an object of an answer is read again: a method that takes a name and, for what lies in a workspace, workspace_scope.
 struct ReadBack {
   std::string_view type;
   std::string_view method;
@@ -26,6 +26,7 @@ struct ReadBack {
 constexpr std::array kReadBack{
     ReadBack{"openshell.v1.Sandbox", "GetSandbox", true},
     ReadBack{"openshell.datamodel.v1.Provider", "GetProvider", false},
+    ReadBack{"openshell.datamodel.v1.Workspace", "GetWorkspace", false},
 };
 /// Parts of answers that hold ids and states only.
 constexpr std::array<std::string_view, 1> kKept{"openshell.v1.ProviderMutationReceipt"};
@@ -80,7 +81,8 @@ std::string lookup_request(const Message& prototype, const AnsweredObject& objec
   scope.set_workspace(object.workspace());
   const auto& type = *request->GetDescriptor();
   const auto* reflection = request->GetReflection();
-  reflection->MutableMessage(request.get(), type.FindFieldByName("workspace_scope"))->CopyFrom(scope);
+  const auto* selector = type.FindFieldByName("workspace_scope");
+  if (selector != nullptr) reflection->MutableMessage(request.get(), selector)->CopyFrom(scope);
   reflection->SetString(request.get(), type.FindFieldByName("name"), object.name());
   return request->SerializeAsString();
 }

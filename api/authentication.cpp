@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <unordered_map>
 
 #include "observability/text.hpp"
 #include "pki/certificate.hpp"
@@ -38,10 +40,40 @@ Identity certificate_identity(const pki::Certificate& certificate) {
   return who;
 }
 
+constexpr std::size_t kKnownCertificates = 256;
+
 }  // namespace
 
+/// Reading a certificate takes longer than all else a call costs, and every call of a connection shows the same one.
+class Authenticator::Certificates {
+ public:
+  struct Known {
+    Identity who;
+    std::string sha256;
+  };
+  /// INVALID_ARGUMENT for what is no certificate.
+  absl::StatusOr<std::shared_ptr<const Known>> find(const std::string& pem) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (const auto found = known_.find(pem); found != known_.end()) return found->second;
+    }
+    auto certificate = pki::Certificate::from_pem(pem);
+    if (!certificate.ok()) return certificate.status();
+    auto made = std::make_shared<const Known>(Known{certificate_identity(*certificate), certificate->sha256()});
+    const std::lock_guard lock{mutex_};
+    if (known_.size() >= kKnownCertificates) known_.clear();
+    known_.emplace(pem, made);
+    return made;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const Known>> known_;
+};
+
 Authenticator::Authenticator(AuthenticationConfig config, const TokenAuthority* tokens, SandboxIdentities* sandboxes, oidc::Issuer* issuer)
-    : config_{config}, tokens_{tokens}, sandboxes_{sandboxes}, issuer_{issuer} {}
+    : config_{config}, tokens_{tokens}, sandboxes_{sandboxes}, issuer_{issuer}, certificates_{std::make_unique<Certificates>()} {}
+Authenticator::~Authenticator() = default;
 
 void Authenticator::authenticate(const CallFacts& facts, std::function<void(absl::StatusOr<Principal>)> then) const {
   if (facts.authorization.empty()) return then(without_bearer(facts));
@@ -66,12 +98,12 @@ void Authenticator::user_by_bearer(std::string_view token, std::function<void(ab
 
 absl::StatusOr<Principal> Authenticator::without_bearer(const CallFacts& facts) const {
   if (!facts.certificate_pem.empty()) {
-    auto certificate = pki::Certificate::from_pem(facts.certificate_pem);
+    auto certificate = certificates_->find(facts.certificate_pem);
     if (!certificate.ok()) return absl::UnauthenticatedError("client certificate can not be read");
-    const Identity who = certificate_identity(*certificate);
+    const Identity& who = (*certificate)->who;
     // A supervisor's own certificate never makes it a user, so that one that drops its bearer is nobody.
     const bool supervisor = holds(who.roles, kSandboxUnit);
-    if (config_.operators && !supervisor && holds(who.roles, kOperatorUnit)) return Operator{who, certificate->sha256()};
+    if (config_.operators && !supervisor && holds(who.roles, kOperatorUnit)) return Operator{who, (*certificate)->sha256};
     if (config_.mtls_users && !supervisor) return User{who};
   }
   if (config_.allow_unauthenticated_users) return User{local_user()};

@@ -37,6 +37,7 @@ class Authenticator {
  public:
   /// `tokens` and `sandboxes` may be null: then no sandbox token is accepted. `issuer` null: no user comes by bearer.
   Authenticator(AuthenticationConfig config, const TokenAuthority* tokens, SandboxIdentities* sandboxes, oidc::Issuer* issuer = nullptr);
+  ~Authenticator();
 
   /// UNAUTHENTICATED, or FAILED_PRECONDITION for a sandbox that is not active. Answers on the calling thread unless the sandbox's record
   /// or the issuer's keys have to be asked for.
@@ -51,6 +52,8 @@ class Authenticator {
   const TokenAuthority* tokens_;
   SandboxIdentities* sandboxes_;
   oidc::Issuer* issuer_;
+  class Certificates;
+  std::unique_ptr<Certificates> certificates_;  // read already
 };
 
 }  // namespace openshell::api

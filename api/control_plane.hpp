@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "api/handlers.hpp"
 #include "api/sandbox_identities.hpp"
 #include "drivers/driver.hpp"
 
@@ -32,8 +33,9 @@ struct ControlPlaneOptions {
   storage::Store* store = nullptr;         ///< outlives the control plane, as do the next three
   const TokenAuthority* tokens = nullptr;  ///< null: no signing key configured; a launch is then FAILED_PRECONDITION
   const providers::CredentialStore* credentials = nullptr;
-  drivers::ComputeDriver* driver = nullptr;  ///< made and probed by the program
-  drivers::SupervisorSettings supervisor;    ///< for each launch
+  drivers::ComputeDriver* driver = nullptr;         ///< made and probed by the program
+  drivers::SupervisorSettings supervisor;           ///< for each launch
+  std::function<ServiceAddress()> service_address;  ///< how URLs of services are made; asked when one is needed
   /// Seconds without the gateway after which a supervisor ends its workload; 0: never.
   std::uint32_t gateway_outage_limit_secs = 120;
   std::string gateway_name = "openshell";
@@ -57,6 +59,14 @@ class ControlPlane : public SandboxIdentities {
                                                                            const std::string& provider) = 0;
   /// A provider changed (created, deleted, credentials set): attached sandboxes get their nudge.
   virtual void provider_changed(const std::string& workspace, const std::string& provider) = 0;
+  /// The parts of provider calls that need sandboxes: see ProviderHandlerOptions.
+  virtual absl::Status check_attached(storage::Transaction& tx, const std::string& workspace,
+                                      const std::vector<std::string>& sandboxes) = 0;
+  virtual absl::StatusOr<ProviderHandlerOptions::Faults> profile_impact(storage::Transaction& tx, const providers::Profile& candidate,
+                                                                        const std::string& operation) = 0;
+  virtual void update_receipts(const std::string& workspace, const std::vector<std::string>& sandboxes, const std::string& provider,
+                               const std::string& mutation_id,
+                               std::function<void(std::vector<openshell::v1::ProviderMutationReceipt>)> then) = 0;
 };
 
 }  // namespace openshell::api

@@ -1,23 +1,17 @@
 #include "api/front.hpp"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
-#include <map>
-#include <mutex>
 #include <thread>
 
 #include "api/client_hello.hpp"
@@ -29,51 +23,11 @@ namespace {
 
 namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
-using local = asio::local::stream_protocol;
 using boost::system::error_code;
 
 constexpr int kBacklog = 1024;
-constexpr std::size_t kRelayBytes = 64 * 1024;  // one buffer for the whole thread: idle connections hold none
 
 auto into(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
-
-/// Who is behind each connection that was passed to gRPC, by the name its end of the Unix connection is bound to. A name is never used
-/// twice.
-class Callers {
- public:
-  void add(const std::string& name, const std::string& address) {
-    const std::lock_guard lock{mutex_};
-    addresses_[name] = address;
-  }
-  void remove(const std::string& name) {
-    const std::lock_guard lock{mutex_};
-    addresses_.erase(name);
-  }
-  std::string find(const std::string& peer) const {
-    constexpr std::string_view kPrefix = "unix-abstract:";
-    if (!peer.starts_with(kPrefix)) return peer;
-    const std::lock_guard lock{mutex_};
-    const auto found = addresses_.find(peer.substr(kPrefix.size()));
-    return found == addresses_.end() ? peer : found->second;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string, std::string> addresses_;
-};
-
-/// Binds to an abstract name that nobody else has; another process may hold one, then the next number is taken.
-std::string bind_unique_name(int fd, std::uint64_t& counter) {
-  while (true) {
-    const std::string name = cat("openshell-", ::getpid(), "-", ++counter);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0) return name;
-    if (errno != EADDRINUSE) return {};
-  }
-}
 
 class AsioFront final : public Front {
  public:
@@ -109,7 +63,6 @@ class AsioFront final : public Front {
     error_code error;
     return acceptor_.local_endpoint(error).port();
   }
-  std::string caller_address(const std::string& peer) const override { return callers_.find(peer); }
 
   void stop_accepting() override {
     asio::post(io_, [this] {
@@ -180,10 +133,10 @@ class AsioFront final : public Front {
     --opening_;
     switch (opening) {
       case Opening::kGrpcTls:
-        if (tls_) co_await pass_to_grpc(std::move(socket));
+        if (tls_) pass_to_grpc(std::move(socket));
         co_return;
       case Opening::kHttp2:
-        if (!tls_) co_await pass_to_grpc(std::move(socket));
+        if (!tls_) pass_to_grpc(std::move(socket));
         co_return;
       case Opening::kHttpTls:
         if (tls_) co_await serve_https(std::move(socket), *tls_, options_.http);
@@ -229,48 +182,10 @@ class AsioFront final : public Front {
     }
   }
 
-  asio::awaitable<void> pass_to_grpc(tcp::socket client) {
-    using namespace asio::experimental::awaitable_operators;
+  void pass_to_grpc(tcp::socket socket) {
     error_code error;
-    local::socket server{io_};
-    server.assign(local{}, ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), error);
-    const std::string name = error ? std::string{} : bind_unique_name(server.native_handle(), counter_);
-    if (name.empty()) co_return;
-    const auto remote = client.remote_endpoint(error);
-    if (error) co_return;
-    callers_.add(name, cat(remote.address().to_string(), ":", remote.port()));
-    co_await server.async_connect(local::endpoint{options_.grpc_socket}, into(error));
-    if (!error) {
-      server.non_blocking(true, error);
-      co_await (relay(client, server) && relay(server, client));
-    }
-    callers_.remove(name);
-  }
-
-  /// One direction until its end; a half-close is passed on, an error ends both.
-  template <class From, class To>
-  asio::awaitable<void> relay(From& from, To& to) {
-    error_code error;
-    while (true) {
-      co_await from.async_wait(asio::socket_base::wait_read, into(error));
-      if (error) break;
-      const ssize_t got = ::recv(from.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-      if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-      if (got <= 0) {
-        if (got < 0) break;
-        to.shutdown(asio::socket_base::shutdown_send, error);
-        co_return;
-      }
-      const ssize_t sent = ::send(to.native_handle(), buffer_.data(), static_cast<std::size_t>(got), MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (sent < 0 && errno != EAGAIN) break;
-      const std::size_t taken = sent < 0 ? 0 : static_cast<std::size_t>(sent);
-      if (taken == static_cast<std::size_t>(got)) continue;
-      const std::string rest{buffer_.data() + taken, static_cast<std::size_t>(got) - taken};
-      co_await asio::async_write(to, asio::buffer(rest), into(error));
-      if (error) break;
-    }
-    from.close(error);
-    to.close(error);
+    const int fd = socket.release(error);
+    if (!error) options_.grpc(fd);
   }
 
   FrontOptions options_;
@@ -278,9 +193,6 @@ class AsioFront final : public Front {
   tcp::acceptor acceptor_;
   std::vector<Listener> extra_;
   std::shared_ptr<asio::ssl::context> tls_;
-  Callers callers_;
-  std::array<char, kRelayBytes> buffer_{};
-  std::uint64_t counter_ = 0;
   std::size_t opening_ = 0;
   std::thread thread_;
 };

@@ -1,6 +1,6 @@
 // The gateway's listeners. One TCP port carries gRPC and HTTP/1.1, over TLS or not: the front looks at the first bytes of a connection
-// without taking them and passes a gRPC connection as it is to the gRPC server's Unix socket, so that TLS with a gRPC client is ended by
-// gRPC, and serves everything else itself.
+// without taking them and hands a gRPC connection as it is to the gRPC server, so that TLS with a gRPC client is ended by gRPC and no byte
+// of it is copied here, and serves everything else itself.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -19,11 +19,11 @@ constexpr std::size_t kMaxOpeningConnections = 1024;  ///< connections whose kin
 constexpr int kOpeningSeconds = 5;                    ///< time for the first bytes of a connection
 
 struct FrontOptions {
-  std::string address;             ///< IP literal
-  std::uint16_t port = 0;          ///< 0: any free one, see Front::port()
-  std::string grpc_socket;         ///< the shell's Unix socket
-  std::optional<TlsMaterial> tls;  ///< for HTTP/1.1; absent: plaintext
-  HttpHandler http;                ///< everything on this port that is not gRPC
+  std::string address;               ///< IP literal
+  std::uint16_t port = 0;            ///< 0: any free one, see Front::port()
+  std::function<void(int fd)> grpc;  ///< takes the descriptor of a gRPC connection, nothing read from it; on the front's thread
+  std::optional<TlsMaterial> tls;    ///< for HTTP/1.1; absent: plaintext
+  HttpHandler http;                  ///< everything on this port that is not gRPC
 };
 
 /// Runs on one thread of its own.
@@ -36,9 +36,7 @@ class Front {
   /// A further plaintext HTTP listener: health, metrics. `what` is for the error: "health port". Before open().
   virtual absl::Status add_http(const std::string& what, const std::string& address, std::uint16_t port, HttpHandler handler) = 0;
   [[nodiscard]] virtual std::uint16_t port() const = 0;
-  /// Address of the caller behind a gRPC peer name (`unix-abstract:...`); the name itself where it is unknown. Thread-safe.
-  [[nodiscard]] virtual std::string caller_address(const std::string& peer) const = 0;
-  /// No new connections; the listeners are closed. Those that are passed on live until gRPC ends them or close().
+  /// No new connections; the listeners are closed.
   virtual void stop_accepting() = 0;
   /// Ends everything and joins the thread.
   virtual void close() = 0;

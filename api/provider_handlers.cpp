@@ -7,12 +7,12 @@
 
 #include "api/errors.hpp"
 #include "api/handlers.hpp"
+#include "api/provider_view.hpp"
 #include "api/workspace_scope.hpp"
 #include "datamodel.pb.h"
 #include "observability/text.hpp"
 #include "openshell.pb.h"
-#include "providers/environment.hpp"
-#include "providers/placeholder.hpp"
+#include "providers/profile.hpp"
 #include "providers/provider.hpp"
 #include "storage/labels.hpp"
 
@@ -25,54 +25,9 @@ using WireProvider = openshell::datamodel::v1::Provider;
 
 namespace {
 
-constexpr std::string_view kRedacted = "REDACTED";
-
-void set_time_ms(google::protobuf::Timestamp& out, std::int64_t ms) {
-  out.set_seconds(ms / 1000);
-  out.set_nanos(static_cast<std::int32_t>(ms % 1000) * 1'000'000);
-}
-
-/// As everybody may see it: which keys there are, never a value, never a handle.
-WireProvider redacted(const Provider& provider) {
-  WireProvider out;
-  auto& metadata = *out.mutable_metadata();
-  metadata.set_id(provider.id);
-  metadata.set_name(provider.name);
-  metadata.set_workspace(provider.workspace);
-  metadata.set_resource_version(provider.resource_version);
-  set_time_ms(*metadata.mutable_created_time(), provider.created_at_ms);
-  for (const auto& [key, value] : provider.labels) (*metadata.mutable_labels())[key] = value;
-  for (const auto& [key, value] : provider.annotations) (*metadata.mutable_annotations())[key] = value;
-  out.set_type(provider.type);
-  out.set_profile_workspace(provider.profile_workspace);
-  for (const auto& [key, value] : provider.config) (*out.mutable_config())[key] = value;
-  for (const auto& [key, credential] : provider.credentials) {
-    (*out.mutable_credentials())[key] = kRedacted;
-    if (credential.expires_at) (*out.mutable_credential_expiration_times())[key].set_seconds(*credential.expires_at);
-  }
-  return out;
-}
-
-ProviderProfile generic_profile() {
-  ProviderProfile profile;
-  profile.set_id(std::string{providers::kGenericType});
-  profile.set_display_name("Generic");
-  profile.set_category(PROVIDER_PROFILE_CATEGORY_OTHER);
-  return profile;
-}
-
 std::string lower_trimmed(const std::string& text) { return absl::AsciiStrToLower(absl::StripAsciiWhitespace(text)); }
 
 std::string generated_name() { return cat("provider-", storage::new_uuid().substr(0, 8)); }
-
-absl::Status check_timestamp(std::string_view field, const google::protobuf::Timestamp& time) {
-  constexpr std::int64_t kFirst = -62'135'596'800;
-  constexpr std::int64_t kLast = 253'402'300'799;
-  if (time.seconds() < kFirst || time.seconds() > kLast || time.nanos() < 0 || time.nanos() > 999'999'999) {
-    return invalid_field(field, cat(field, " is not a valid timestamp"));
-  }
-  return absl::OkStatus();
-}
 
 /// A request to create, checked and with its secrets taken out of the message.
 struct Creation {
@@ -126,36 +81,18 @@ absl::Status check_shape(const CreateProviderRequest& request, std::string_view 
 }
 
 absl::Status take_credentials(WireProvider& wire, Creation& creation) {
-  if (static_cast<std::size_t>(wire.credentials_size()) > providers::kMaxCredentials) {
-    return invalid_field("provider.credentials", cat("provider.credentials exceeds maximum entries (", wire.credentials_size(), " > ",
-                                                     providers::kMaxCredentials, ")"));
-  }
+  const auto checked = check_credentials(wire.credentials());
   for (auto& [key, value] : *wire.mutable_credentials()) {
     Secret secret{value};
     wipe(value);
-    if (key.size() > providers::kMaxMapKeyBytes) {
-      return invalid_field("provider.credentials",
-                           cat("provider.credentials key exceeds maximum length (", key.size(), " > ", providers::kMaxMapKeyBytes, ")"));
-    }
-    if (secret.reveal().size() > providers::kMaxMapValueBytes) {
-      return invalid_field("provider.credentials", cat("provider.credentials value exceeds maximum length (", secret.reveal().size(), " > ",
-                                                       providers::kMaxMapValueBytes, ")"));
-    }
-    if (!providers::is_credential_key(key)) {
-      return invalid_field("provider.credentials",
-                           providers::is_reserved_name(key)
-                               ? cat("provider.credentials key '", key, "' is reserved: it reads as part of a placeholder")
-                               : cat("provider.credentials keys must match ^[A-Za-z_][A-Za-z0-9_]*$; got '", key, "'"));
-    }
-    if (secret.empty()) continue;
+    if (!checked.ok() || secret.empty()) continue;
     providers::Credential& credential = creation.provider.credentials[key];
     credential.boundary_epoch = storage::new_uuid();
     const auto expiry = wire.credential_expiration_times().find(key);
     if (expiry != wire.credential_expiration_times().end()) credential.expires_at = expiry->second.seconds();
     creation.secrets.emplace(key, std::move(secret));
   }
-  if (creation.secrets.empty()) return invalid_field("provider.credentials", "provider.credentials must not be empty");
-  return absl::OkStatus();
+  return checked;
 }
 
 absl::StatusOr<std::shared_ptr<Creation>> take(CreateProviderRequest& request, const std::string& workspace) {
@@ -165,11 +102,6 @@ absl::StatusOr<std::shared_ptr<Creation>> take(CreateProviderRequest& request, c
   auto creation = std::make_shared<Creation>();
   Provider& provider = creation->provider;
   provider.type = lower_trimmed(wire.type());
-  if (provider.type != providers::kGenericType) {
-    return invalid_field("provider.type",
-                         cat("provider profile '", provider.type,
-                             "' was not found in the requested scope; import a matching profile before creating this provider"));
-  }
   provider.id = storage::new_uuid();
   provider.workspace = workspace;
   provider.name = wire.metadata().name().empty() ? generated_name() : wire.metadata().name();
@@ -180,6 +112,23 @@ absl::StatusOr<std::shared_ptr<Creation>> take(CreateProviderRequest& request, c
   provider.config = {wire.config().begin(), wire.config().end()};
   if (auto status = take_credentials(wire, *creation); !status.ok()) return status;
   return creation;
+}
+
+/// What the profile of its type makes of it.
+absl::Status check_profile(Transaction& tx, Creation& creation) {
+  Provider& provider = creation.provider;
+  if (auto status = providers::with_profile(tx, provider); !status.ok()) return from_storage("fetch provider profile", status);
+  if (provider.profile == nullptr && !provider.unbound()) {
+    return invalid_field("provider.type",
+                         cat("provider profile '", provider.type,
+                             "' was not found in the requested scope; import a matching profile before creating this provider"));
+  }
+  std::set<std::string> keys;
+  for (const auto& [key, secret] : creation.secrets) keys.insert(key);
+  if (auto status = check_declared(provider, keys); !status.ok()) return status;
+  const bool may_be_empty = provider.profile != nullptr && providers::allows_empty(provider.profile->content);
+  if (keys.empty() && !may_be_empty) return invalid_field("provider.credentials", "provider.credentials must not be empty");
+  return absl::OkStatus();
 }
 
 absl::Status insert(Transaction& tx, const providers::CredentialStore& credentials, Creation& creation) {
@@ -211,6 +160,7 @@ void create(const ProviderHandlerOptions& options, const Context& ctx, CreatePro
         if (auto status = authorize_in(tx, *ctx, ws, WorkspaceRole::kAdmin); !status.ok()) return status;
         if (auto status = require_workspace(tx, ws, WorkspaceState::kActive); !status.ok()) return status;
         if (!body.ok()) return body;
+        if (auto status = check_profile(tx, *made); !status.ok()) return status;
         return insert(tx, *credentials, *made);
       },
       [made, reply, changed = options.changed](const absl::Status& status) {
@@ -328,46 +278,6 @@ void remove(const ProviderHandlerOptions& options, const Context& ctx, const Del
       });
 }
 
-/// Reading profiles of the platform scope is for its admins, of a workspace for its users.
-absl::Status may_read_profiles(Transaction& tx, const CallContext& ctx, const openshell::datamodel::v1::WorkspaceSelector* scope) {
-  if (scope == nullptr) return require_platform_admin(ctx);
-  auto workspace = single_workspace(*scope);
-  if (!workspace.ok()) return workspace.status();
-  if (auto status = authorize_in(tx, ctx, *workspace, WorkspaceRole::kUser); !status.ok()) return status;
-  return require_workspace(tx, *workspace, WorkspaceState::kAny);
-}
-
-void get_profile(const ProviderHandlerOptions& options, const Context& ctx, const GetProviderProfileRequest& request,
-                 const Reply<ProviderProfileResponse>& reply) {
-  options.store->read(
-      [ctx, request](Transaction& tx) -> absl::Status {
-        if (auto status = may_read_profiles(tx, *ctx, request.has_workspace_scope() ? &request.workspace_scope() : nullptr); !status.ok())
-          return status;
-        if (request.id().empty()) return invalid_field("id", "id is required");
-        if (request.id() != providers::kGenericType) return absl::NotFoundError(cat("provider profile '", request.id(), "' not found"));
-        return absl::OkStatus();
-      },
-      [reply](const absl::Status& status) {
-        if (!status.ok()) return reply.fail(status);
-        ProviderProfileResponse response;
-        *response.mutable_profile() = generic_profile();
-        reply.ok(response);
-      });
-}
-
-void list_profiles(const ProviderHandlerOptions& options, const Context& ctx, const ListProviderProfilesRequest& request,
-                   const Reply<ListProviderProfilesResponse>& reply) {
-  options.store->read(
-      [ctx, request](Transaction& tx) -> absl::Status {
-        if (auto size = page_size(request.page_size()); !size.ok()) return size.status();
-        if (!request.page_token().empty())
-          return invalid_field("page_token", "page_token is damaged, or belongs to a request with other parameters");
-        return may_read_profiles(tx, *ctx, request.has_workspace_scope() ? &request.workspace_scope() : nullptr);
-      },
-      // No profile ships with a gateway, and none can be imported yet: the catalogue is empty, which is normal.
-      [reply](const absl::Status& status) { status.ok() ? reply.ok(ListProviderProfilesResponse{}) : reply.fail(status); });
-}
-
 }  // namespace
 
 void add_provider_handlers(Router& router, ProviderHandlerOptions options) {
@@ -387,43 +297,11 @@ void add_provider_handlers(Router& router, ProviderHandlerOptions options) {
       "DeleteProvider", [options](const Context& ctx, const DeleteProviderRequest& request, const Reply<DeleteProviderResponse>& reply) {
         remove(options, ctx, request, reply);
       });
-  router.unary<GetProviderProfileRequest, ProviderProfileResponse>(
-      "GetProviderProfile", [options](const Context& ctx, const GetProviderProfileRequest& request,
-                                      const Reply<ProviderProfileResponse>& reply) { get_profile(options, ctx, request, reply); });
-  router.unary<ListProviderProfilesRequest, ListProviderProfilesResponse>(
-      "ListProviderProfiles", [options](const Context& ctx, const ListProviderProfilesRequest& request,
-                                        const Reply<ListProviderProfilesResponse>& reply) { list_profiles(options, ctx, request, reply); });
-}
-
-GetSandboxProviderEnvironmentResponse to_wire(const providers::Environment& environment) {
-  GetSandboxProviderEnvironmentResponse out;
-  for (const auto& [key, value] : environment.values) (*out.mutable_environment())[key] = std::string{value.reveal()};
-  for (const auto& [key, seconds] : environment.expires_at) (*out.mutable_credential_expiration_times())[key].set_seconds(seconds);
-  for (const auto& [key, binding] : environment.bindings) {
-    auto& wire = (*out.mutable_static_credential_bindings())[key];
-    for (const auto& endpoint : binding.endpoints) {
-      auto& place = *wire.add_endpoints();
-      place.set_host(endpoint.host);
-      place.set_port(endpoint.port);
-      place.set_path(endpoint.path);
-    }
-    wire.set_credential_identity(binding.credential_identity);
-    wire.set_workload_credential_handle(binding.workload_credential_handle);
-  }
-  for (const auto& key : environment.non_secret_keys) out.add_non_secret_environment_keys(key);
-  out.set_provider_env_revision(environment.revision);
-  switch (environment.readiness) {
-    case providers::Readiness::kUnspecified:
-      break;
-    case providers::Readiness::kCredentialsWithheld:
-      out.set_readiness_reason(PROVIDER_READINESS_REASON_CREDENTIALS_WITHHELD);
-      break;
-    case providers::Readiness::kCredentialExpired:
-      out.set_readiness_reason(PROVIDER_READINESS_REASON_CREDENTIAL_EXPIRED);
-      break;
-  }
-  out.set_supports_stable_placeholder_environment_keys(true);
-  return out;
+  router.unary<UpdateProviderRequest, ProviderResponse>(
+      "UpdateProvider", [options](const Context& ctx, UpdateProviderRequest request, const Reply<ProviderResponse>& reply) {
+        update_provider(options, ctx, std::move(request), reply);
+      });
+  add_profile_handlers(router, options);
 }
 
 }  // namespace openshell::api

@@ -56,6 +56,17 @@ std::vector<std::string> metadata(const grpc::CallbackServerContext& ctx, const 
   return values;
 }
 
+/// `ipv4:127.0.0.1:4711` and `ipv6:%5B::1%5D:4711` as people write them.
+std::string caller_address(std::string peer) {
+  for (const std::string_view prefix : {"ipv4:", "ipv6:"}) {
+    if (peer.starts_with(prefix)) peer.erase(0, prefix.size());
+  }
+  for (const auto& [coded, plain] : {std::pair{"%5B", "["}, std::pair{"%5D", "]"}}) {
+    if (const auto at = peer.find(coded); at != std::string::npos) peer.replace(at, 3, plain);
+  }
+  return peer;
+}
+
 std::string peer_certificate(const grpc::CallbackServerContext& ctx) {
   const auto auth = ctx.auth_context();
   if (!auth || !auth->IsPeerAuthenticated()) return {};
@@ -88,7 +99,7 @@ class GenericService final : public grpc::CallbackGenericService {
     const std::string& path = ctx.method();
     if (!path.starts_with(kServicePrefix)) return call->finish(absl::UnimplementedError(cat("unknown service or method ", path)), nullptr);
     context->method = path.substr(kServicePrefix.size());
-    context->peer = options_.caller_address ? options_.caller_address(ctx.peer()) : ctx.peer();
+    context->peer = caller_address(ctx.peer());
     context->deadline = ctx.deadline();
     context->rbac = options_.roles.configured;
     context->admin_role = options_.roles.admin_role;
@@ -136,7 +147,6 @@ class GrpcShell final : public Shell {
   }
 
   absl::Status listen() {
-    ::unlink(socket_.c_str());
     grpc::ServerBuilder builder;
     builder.RegisterCallbackGenericService(&service_);
     builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxRequestBytes));
@@ -146,14 +156,26 @@ class GrpcShell final : public Shell {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+    const auto identity = credentials(tls_);
+    connections_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, identity);
     int bound = 0;
-    builder.AddListeningPort(cat("unix:", socket_), credentials(tls_), &bound);
+    if (!socket_.empty()) {
+      ::unlink(socket_.c_str());
+      builder.AddListeningPort(cat("unix:", socket_), identity, &bound);
+    }
     const mode_t before = ::umask(0177);
     server_ = builder.BuildAndStart();
     ::umask(before);
     tls_.reset();
-    if (!server_) return absl::UnavailableError(cat("gRPC server could not start on ", socket_));
+    if (!server_) return absl::UnavailableError(cat("gRPC server could not start ", socket_));
     return absl::OkStatus();
+  }
+
+  void serve(int fd) override {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    connections_->HandleNewConnection(&connection);
   }
 
   void stop(std::int64_t grace_ms) override {
@@ -167,6 +189,7 @@ class GrpcShell final : public Shell {
   std::string socket_;
   std::optional<TlsMaterial> tls_;
   GenericService service_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
 };
 

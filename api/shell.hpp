@@ -36,17 +36,17 @@ struct ShellOptions {
   RolePolicy roles;
   std::shared_ptr<Admissions> admissions;  ///< absent: no request_id is recognised again
   RateLimit rate_limit;
-  std::string unix_socket;         ///< absolute path in a private directory, under 108 bytes
+  std::string unix_socket;         ///< also listen there: absolute path in a private directory, under 108 bytes; empty: no listener
   std::optional<TlsMaterial> tls;  ///< absent: plaintext
-  /// Address of the caller behind a connection of the front (`unix-abstract:NAME`); for logs only.
-  std::function<std::string(const std::string& peer)> caller_address;
 };
 
 class Shell {
  public:
-  /// Starts serving on the Unix socket. What the options point to outlives the shell.
+  /// Starts serving. What the options point to outlives the shell.
   static absl::StatusOr<std::unique_ptr<Shell>> start(ShellOptions options);
   virtual ~Shell() = default;
+  /// Serves a connected TCP socket, non-blocking, from its first byte on; takes the descriptor. Thread-safe.
+  virtual void serve(int fd) = 0;
   /// No new calls; those that run get `grace_ms`, then they are cancelled. Blocks.
   virtual void stop(std::int64_t grace_ms) = 0;
 };

@@ -75,6 +75,9 @@ int run(int argc, char** argv) {
   add_rule_commands(app, chosen);
   add_settings_commands(app, chosen);
   add_provider_commands(app, chosen);
+  add_profile_commands(app, chosen);
+  add_service_commands(app, chosen);
+  add_workspace_commands(app, chosen);
   add_gateway_commands(app, chosen);
   fall_through(app);
   // The parser would mix the words after `--` with the positionals before it, so it never sees them.

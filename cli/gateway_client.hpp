@@ -14,39 +14,57 @@
 #include "messages/secret.hpp"
 
 // Every unary call that a command makes: (function, RPC, request, response).
-#define OPENSHELL_CLI_CALLS(X)                                                                                    \
-  X(health, Health, HealthRequest, HealthResponse)                                                                \
-  X(get_gateway_info, GetGatewayInfo, GetGatewayInfoRequest, GetGatewayInfoResponse)                              \
-  X(get_current_user, GetCurrentUser, GetCurrentUserRequest, GetCurrentUserResponse)                              \
-  X(create_sandbox, CreateSandbox, CreateSandboxRequest, SandboxResponse)                                         \
-  X(get_sandbox, GetSandbox, GetSandboxRequest, SandboxResponse)                                                  \
-  X(list_sandboxes, ListSandboxes, ListSandboxesRequest, ListSandboxesResponse)                                   \
-  X(delete_sandbox, DeleteSandbox, DeleteSandboxRequest, DeleteSandboxResponse)                                   \
-  X(stop_sandbox, StopSandbox, StopSandboxRequest, SandboxResponse)                                               \
-  X(start_sandbox, StartSandbox, StartSandboxRequest, SandboxResponse)                                            \
-  X(create_template, CreateSandboxTemplate, CreateSandboxTemplateRequest, SandboxTemplateResponse)                \
-  X(get_template, GetSandboxTemplate, GetSandboxTemplateRequest, SandboxTemplateResponse)                         \
-  X(list_templates, ListSandboxTemplates, ListSandboxTemplatesRequest, ListSandboxTemplatesResponse)              \
-  X(delete_template, DeleteSandboxTemplate, DeleteSandboxTemplateRequest, DeleteSandboxTemplateResponse)          \
-  X(attach_provider, AttachSandboxProvider, AttachSandboxProviderRequest, AttachSandboxProviderResponse)          \
-  X(detach_provider, DetachSandboxProvider, DetachSandboxProviderRequest, DetachSandboxProviderResponse)          \
-  X(list_sandbox_providers, ListSandboxProviders, ListSandboxProvidersRequest, ListSandboxProvidersResponse)      \
-  X(create_provider, CreateProvider, CreateProviderRequest, ProviderResponse)                                     \
-  X(get_provider, GetProvider, GetProviderRequest, ProviderResponse)                                              \
-  X(list_providers, ListProviders, ListProvidersRequest, ListProvidersResponse)                                   \
-  X(delete_provider, DeleteProvider, DeleteProviderRequest, DeleteProviderResponse)                               \
-  X(get_provider_profile, GetProviderProfile, GetProviderProfileRequest, ProviderProfileResponse)                 \
-  X(update_config, UpdateConfig, UpdateConfigRequest, UpdateConfigResponse)                                       \
-  X(get_policy_status, GetSandboxPolicyStatus, GetSandboxPolicyStatusRequest, GetSandboxPolicyStatusResponse)     \
-  X(list_policies, ListSandboxPolicies, ListSandboxPoliciesRequest, ListSandboxPoliciesResponse)                  \
-  X(get_draft_policy, GetDraftPolicy, GetDraftPolicyRequest, GetDraftPolicyResponse)                              \
-  X(get_draft_history, GetDraftHistory, GetDraftHistoryRequest, GetDraftHistoryResponse)                          \
-  X(approve_draft_chunk, ApproveDraftChunk, ApproveDraftChunkRequest, ApproveDraftChunkResponse)                  \
-  X(approve_all_draft_chunks, ApproveAllDraftChunks, ApproveAllDraftChunksRequest, ApproveAllDraftChunksResponse) \
-  X(reject_draft_chunk, RejectDraftChunk, RejectDraftChunkRequest, RejectDraftChunkResponse)                      \
-  X(edit_draft_chunk, EditDraftChunk, EditDraftChunkRequest, EditDraftChunkResponse)                              \
-  X(undo_draft_chunk, UndoDraftChunk, UndoDraftChunkRequest, UndoDraftChunkResponse)                              \
-  X(clear_draft_chunks, ClearDraftChunks, ClearDraftChunksRequest, ClearDraftChunksResponse)                      \
+#define OPENSHELL_CLI_CALLS(X)                                                                                        \
+  X(health, Health, HealthRequest, HealthResponse)                                                                    \
+  X(get_gateway_info, GetGatewayInfo, GetGatewayInfoRequest, GetGatewayInfoResponse)                                  \
+  X(get_current_user, GetCurrentUser, GetCurrentUserRequest, GetCurrentUserResponse)                                  \
+  X(create_sandbox, CreateSandbox, CreateSandboxRequest, SandboxResponse)                                             \
+  X(get_sandbox, GetSandbox, GetSandboxRequest, SandboxResponse)                                                      \
+  X(list_sandboxes, ListSandboxes, ListSandboxesRequest, ListSandboxesResponse)                                       \
+  X(delete_sandbox, DeleteSandbox, DeleteSandboxRequest, DeleteSandboxResponse)                                       \
+  X(stop_sandbox, StopSandbox, StopSandboxRequest, SandboxResponse)                                                   \
+  X(start_sandbox, StartSandbox, StartSandboxRequest, SandboxResponse)                                                \
+  X(create_template, CreateSandboxTemplate, CreateSandboxTemplateRequest, SandboxTemplateResponse)                    \
+  X(get_template, GetSandboxTemplate, GetSandboxTemplateRequest, SandboxTemplateResponse)                             \
+  X(list_templates, ListSandboxTemplates, ListSandboxTemplatesRequest, ListSandboxTemplatesResponse)                  \
+  X(delete_template, DeleteSandboxTemplate, DeleteSandboxTemplateRequest, DeleteSandboxTemplateResponse)              \
+  X(attach_provider, AttachSandboxProvider, AttachSandboxProviderRequest, AttachSandboxProviderResponse)              \
+  X(detach_provider, DetachSandboxProvider, DetachSandboxProviderRequest, DetachSandboxProviderResponse)              \
+  X(list_sandbox_providers, ListSandboxProviders, ListSandboxProvidersRequest, ListSandboxProvidersResponse)          \
+  X(create_provider, CreateProvider, CreateProviderRequest, ProviderResponse)                                         \
+  X(get_provider, GetProvider, GetProviderRequest, ProviderResponse)                                                  \
+  X(list_providers, ListProviders, ListProvidersRequest, ListProvidersResponse)                                       \
+  X(delete_provider, DeleteProvider, DeleteProviderRequest, DeleteProviderResponse)                                   \
+  X(get_provider_profile, GetProviderProfile, GetProviderProfileRequest, ProviderProfileResponse)                     \
+  X(create_workspace, CreateWorkspace, CreateWorkspaceRequest, CreateWorkspaceResponse)                               \
+  X(get_workspace, GetWorkspace, GetWorkspaceRequest, GetWorkspaceResponse)                                           \
+  X(list_workspaces, ListWorkspaces, ListWorkspacesRequest, ListWorkspacesResponse)                                   \
+  X(delete_workspace, DeleteWorkspace, DeleteWorkspaceRequest, DeleteWorkspaceResponse)                               \
+  X(add_workspace_member, AddWorkspaceMember, AddWorkspaceMemberRequest, AddWorkspaceMemberResponse)                  \
+  X(remove_workspace_member, RemoveWorkspaceMember, RemoveWorkspaceMemberRequest, RemoveWorkspaceMemberResponse)      \
+  X(list_workspace_members, ListWorkspaceMembers, ListWorkspaceMembersRequest, ListWorkspaceMembersResponse)          \
+  X(update_provider, UpdateProvider, UpdateProviderRequest, ProviderResponse)                                         \
+  X(list_provider_profiles, ListProviderProfiles, ListProviderProfilesRequest, ListProviderProfilesResponse)          \
+  X(import_provider_profiles, ImportProviderProfiles, ImportProviderProfilesRequest, ImportProviderProfilesResponse)  \
+  X(update_provider_profiles, UpdateProviderProfiles, UpdateProviderProfilesRequest, UpdateProviderProfilesResponse)  \
+  X(lint_provider_profiles, LintProviderProfiles, LintProviderProfilesRequest, LintProviderProfilesResponse)          \
+  X(delete_provider_profile, DeleteProviderProfile, DeleteProviderProfileRequest, DeleteProviderProfileResponse)      \
+  X(get_provider_status, GetSandboxProviderStatus, GetSandboxProviderStatusRequest, GetSandboxProviderStatusResponse) \
+  X(expose_service, ExposeService, ExposeServiceRequest, ServiceEndpointResponse)                                     \
+  X(get_service, GetService, GetServiceRequest, ServiceEndpointResponse)                                              \
+  X(list_services, ListServices, ListServicesRequest, ListServicesResponse)                                           \
+  X(delete_service, DeleteService, DeleteServiceRequest, DeleteServiceResponse)                                       \
+  X(update_config, UpdateConfig, UpdateConfigRequest, UpdateConfigResponse)                                           \
+  X(get_policy_status, GetSandboxPolicyStatus, GetSandboxPolicyStatusRequest, GetSandboxPolicyStatusResponse)         \
+  X(list_policies, ListSandboxPolicies, ListSandboxPoliciesRequest, ListSandboxPoliciesResponse)                      \
+  X(get_draft_policy, GetDraftPolicy, GetDraftPolicyRequest, GetDraftPolicyResponse)                                  \
+  X(get_draft_history, GetDraftHistory, GetDraftHistoryRequest, GetDraftHistoryResponse)                              \
+  X(approve_draft_chunk, ApproveDraftChunk, ApproveDraftChunkRequest, ApproveDraftChunkResponse)                      \
+  X(approve_all_draft_chunks, ApproveAllDraftChunks, ApproveAllDraftChunksRequest, ApproveAllDraftChunksResponse)     \
+  X(reject_draft_chunk, RejectDraftChunk, RejectDraftChunkRequest, RejectDraftChunkResponse)                          \
+  X(edit_draft_chunk, EditDraftChunk, EditDraftChunkRequest, EditDraftChunkResponse)                                  \
+  X(undo_draft_chunk, UndoDraftChunk, UndoDraftChunkRequest, UndoDraftChunkResponse)                                  \
+  X(clear_draft_chunks, ClearDraftChunks, ClearDraftChunksRequest, ClearDraftChunksResponse)                          \
   X(get_logs, GetSandboxLogs, GetSandboxLogsRequest, GetSandboxLogsResponse)
 
 namespace openshell::v1 {

@@ -66,6 +66,7 @@ class ListSandboxPoliciesRequest;
 class ListSandboxPoliciesResponse;
 class PlatformEvent;
 class PushSandboxLogsRequest;
+class ProviderMutationReceipt;
 class RejectDraftChunkRequest;
 class RejectDraftChunkResponse;
 class ReportEndpointStatusRequest;
@@ -154,6 +155,11 @@ struct Resume {
 struct TokenRotation {
   std::string expected_token_id, new_token_id, previous_token_id, request_hash, rotation_id;
   std::int64_t issued_at = 0, replay_until = 0;  ///< Unix seconds
+};
+
+/// An attached provider was updated; the receipt of what that means for the sandbox is asked for.
+struct ProviderUpdated {
+  std::string provider, mutation_id;
 };
 
 /// What the driver says about one sandbox, in the driver's words.
@@ -255,6 +261,8 @@ using SandboxEntity = Introspectable::extend<
     caf::replies_to<Ask<openshell::v1::AttachSandboxProviderRequest>>::with<Reply<openshell::v1::AttachSandboxProviderResponse>>,
     caf::replies_to<Ask<openshell::v1::DetachSandboxProviderRequest>>::with<Reply<openshell::v1::DetachSandboxProviderResponse>>,
     caf::replies_to<Ask<openshell::v1::GetSandboxProviderStatusRequest>>::with<Reply<openshell::v1::GetSandboxProviderStatusResponse>>,
+    // From UpdateProvider, for each sandbox that has the provider. Its receipt, stored; NOT_FOUND where it was detached meanwhile.
+    caf::replies_to<ProviderUpdated>::with<Reply<openshell::v1::ProviderMutationReceipt>>,
     // From its supervisor. Proposals are stored and wait for a person.
     caf::replies_to<Ask<openshell::v1::SubmitPolicyAnalysisRequest>>::with<Reply<openshell::v1::SubmitPolicyAnalysisResponse>>,
     // From users, reading also from its supervisor. The proposals, newest first, and what was decided about them.
@@ -422,6 +430,7 @@ struct allowed_unsafe_message_type<std::shared_ptr<T>> : std::true_type {};
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::Outcome)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::Resume)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::TokenRotation)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::ProviderUpdated)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::ComputeObservation)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::SessionOffer)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(openshell::gateway::SessionInfo)

@@ -32,6 +32,12 @@ struct StaticBinding {
   std::string workload_credential_handle;  ///< 64 hex for stable placeholders, else empty
 };
 
+/// Where a request carries a credential, in the words of its profile.
+struct Placement {
+  std::string auth_style;  ///< lower case; empty, basic and bearer: the Authorization header, or `header_name` where that is set
+  std::string header_name, query_param, path_template;
+};
+
 enum class Readiness { kUnspecified, kCredentialsWithheld, kCredentialExpired };
 
 struct Environment {
@@ -39,6 +45,8 @@ struct Environment {
   std::map<std::string, std::int64_t> expires_at;  ///< Unix seconds, for values that expire
   std::map<std::string, StaticBinding> bindings;   ///< a credential key without one is a `generic` key: resolved by the explicit rule only
   std::vector<std::string> non_secret_keys;        ///< sorted
+  std::map<std::string, Placement> placements;     ///< of bound keys whose profile says more than "Authorization"
+  std::vector<std::string> stable_keys;            ///< sorted; their placeholders outlive a new value
   std::uint64_t revision = 0;                      ///< compare for equality only; never 0
   Readiness readiness = Readiness::kUnspecified;
 };
@@ -47,9 +55,19 @@ struct Environment {
 /// bindings. Never 0. The same number goes into GetSandboxConfig and into the environment itself.
 std::uint64_t environment_revision(const std::vector<Provider>& attached, const PolicyBindings& bindings);
 
-/// `now` in Unix seconds: expired credentials are left out. `static_bindings_supported` false: no static credential is delivered at all.
+/// What the placeholder of a `stable_placeholder` credential is named by: it stays as long as none of these changes. 64 hexadecimal digits.
+/// Order, letter case of hosts and spellings of "any path" do not matter.
+std::string stable_handle(std::string_view sandbox_id, std::string_view provider_id, std::string_view key, std::string_view epoch,
+                          std::vector<BindingEndpoint> endpoints);
+
+struct EnvironmentOptions {
+  std::string sandbox_id;
+  std::int64_t now = 0;             ///< Unix seconds: what expired is left out
+  bool static_bindings = true;      ///< false: the supervisor can not bind, so no static credential is delivered at all
+  bool stable_placeholders = true;  ///< false: credentials that need one are withheld
+};
 /// Fails as a whole where a stored value can not be read: half a set would silently break what the sandbox relies on.
 absl::StatusOr<Environment> environment(storage::Transaction& tx, const CredentialStore& credentials, const std::vector<Provider>& attached,
-                                        const PolicyBindings& bindings, std::int64_t now, bool static_bindings_supported = true);
+                                        const PolicyBindings& bindings, const EnvironmentOptions& options);
 
 }  // namespace openshell::providers

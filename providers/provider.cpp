@@ -5,6 +5,7 @@
 
 #include "observability/text.hpp"
 #include "providers/placeholder.hpp"
+#include "providers/profile.hpp"
 #include "storage_provider.pb.h"
 
 namespace openshell::providers {
@@ -96,12 +97,36 @@ absl::StatusOr<std::vector<Provider>> load_attached(storage::Transaction& tx, st
     auto provider = find_provider(tx, workspace, name);
     if (!provider.ok()) return provider.status();
     if (!*provider) return absl::FailedPreconditionError(cat("provider '", name, "' not found"));
+    if (auto status = with_profile(tx, **provider); !status.ok()) return status;
     providers.push_back(**std::move(provider));
   }
   return providers;
 }
 
-absl::Status check_attachment(storage::Transaction& tx, std::string_view workspace, const std::vector<std::string>& names) {
+absl::Status with_profile(storage::Transaction& tx, Provider& provider) {
+  auto profile = resolve_profile(tx, provider.profile_workspace, provider.type);
+  if (!profile.ok()) return profile.status();
+  provider.profile = *std::move(profile);
+  return absl::OkStatus();
+}
+
+absl::Status check_key_owners(const std::vector<Provider>& providers, std::int64_t now) {
+  std::map<std::string, std::string> owner;
+  for (const auto& provider : providers) {
+    const auto hidden = provider.profile == nullptr ? std::set<std::string>{} : hidden_keys(provider.profile->content);
+    for (const auto& [key, credential] : provider.credentials) {
+      if (hidden.contains(key) || !is_credential_key(key) || (credential.expires_at && *credential.expires_at <= now)) continue;
+      const auto [taken, fresh] = owner.emplace(key, provider.name);
+      if (fresh) continue;
+      return absl::FailedPreconditionError(cat("credential env key '", key, "' is provided by both provider '", taken->second,
+                                               "' and provider '", provider.name, "'; use provider-specific env names"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_attachment(storage::Transaction& tx, std::string_view workspace, const std::vector<std::string>& names,
+                              std::int64_t now) {
   std::vector<std::string> unique;
   for (const auto& name : names) {
     if (name.empty()) return absl::InvalidArgumentError("provider is required");
@@ -113,16 +138,14 @@ absl::Status check_attachment(storage::Transaction& tx, std::string_view workspa
     return absl::InvalidArgumentError(cat("providers list exceeds maximum (", unique.size(), " > ", kMaxProvidersPerSandbox, ")"));
   auto providers = load_attached(tx, workspace, unique);
   if (!providers.ok()) return providers.status();
-  std::map<std::string, std::string> owner;
   for (const auto& provider : *providers) {
-    for (const auto& [key, credential] : provider.credentials) {
-      const auto [taken, fresh] = owner.emplace(key, provider.name);
-      if (fresh) continue;
-      return absl::FailedPreconditionError(cat("credential env key '", key, "' is provided by both provider '", taken->second,
-                                               "' and provider '", provider.name, "'; use provider-specific env names"));
-    }
+    if (provider.profile != nullptr || provider.unbound()) continue;
+    return absl::FailedPreconditionError(cat("provider '", provider.name, "' references provider profile '", provider.type,
+                                             "', which is not in this gateway's profile catalog; import it with 'openshell provider "
+                                             "profile import -f <file>",
+                                             provider.profile_workspace.empty() ? " --global'" : "'"));
   }
-  return absl::OkStatus();
+  return check_key_owners(*providers, now);
 }
 
 }  // namespace openshell::providers

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,8 @@ constexpr std::size_t kMaxProvidersPerSandbox = 32;
 /// The one type that needs no profile.
 inline constexpr std::string_view kGenericType = "generic";
 
+struct Profile;  // providers/profile.hpp
+
 struct Credential {
   CredentialHandle handle;
   std::string boundary_epoch;              ///< UUID, set when the key was first stored
@@ -45,6 +48,11 @@ struct Provider {
   std::map<std::string, std::string> config;      ///< not secret
   std::int64_t created_at_ms = 0;
   std::uint64_t resource_version = 0;
+  /// What its type and `profile_workspace` lead to, where with_profile() has looked. Null: no such profile, as usual for `generic`.
+  std::shared_ptr<const Profile> profile;
+
+  /// No profile says what its credentials are for, and none is needed.
+  [[nodiscard]] bool unbound() const { return profile == nullptr && type == kGenericType; }
 };
 
 /// `[A-Za-z_][A-Za-z0-9_]*`, not a name that reads as a placeholder's own part (`v12_KEY`, `s<64 hex>_KEY`).
@@ -58,12 +66,17 @@ storage::Object to_row(const Provider& provider);
 
 /// nullopt: no such provider.
 absl::StatusOr<std::optional<Provider>> find_provider(storage::Transaction& tx, std::string_view workspace, std::string_view name);
-/// The providers that a sandbox names, in its order. FAILED_PRECONDITION `provider 'N' not found` for a dangling name.
+/// Fills in the profile.
+absl::Status with_profile(storage::Transaction& tx, Provider& provider);
+/// The providers that a sandbox names, with their profiles, in its order. FAILED_PRECONDITION `provider 'N' not found` for a dangling name.
 absl::StatusOr<std::vector<Provider>> load_attached(storage::Transaction& tx, std::string_view workspace,
                                                     const std::vector<std::string>& names);
 
-/// What create and attach demand together: at most 32, names known, no environment key from two providers. `names` de-duplicated, first
-/// occurrence kept.
-absl::Status check_attachment(storage::Transaction& tx, std::string_view workspace, const std::vector<std::string>& names);
+/// What create and attach demand together: at most 32, names and profiles known, no environment key from two providers (one that expired
+/// before `now`, Unix seconds, does not count). `names` de-duplicated, first occurrence kept.
+absl::Status check_attachment(storage::Transaction& tx, std::string_view workspace, const std::vector<std::string>& names,
+                              std::int64_t now = 0);
+/// FAILED_PRECONDITION where two of them give the same environment key.
+absl::Status check_key_owners(const std::vector<Provider>& providers, std::int64_t now);
 
 }  // namespace openshell::providers

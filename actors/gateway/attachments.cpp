@@ -5,6 +5,7 @@
 #include "actors/gateway/records.hpp"
 #include "api/errors.hpp"
 #include "observability/text.hpp"
+#include "providers/profile.hpp"
 
 namespace openshell::gateway {
 
@@ -30,6 +31,15 @@ absl::StatusOr<std::vector<std::string>> sandboxes_with_provider(storage::Transa
   return out;
 }
 
+namespace {
+
+bool same_profile(const providers::Provider& a, const providers::Provider& b) {
+  if (a.profile == nullptr || b.profile == nullptr) return a.profile == b.profile;
+  return a.profile->row_id == b.profile->row_id && a.profile->content.resource_version() == b.profile->content.resource_version();
+}
+
+}  // namespace
+
 absl::Status check_unchanged(storage::Transaction& tx, const std::vector<providers::Provider>& attached) {
   for (const auto& provider : attached) {
     auto stored = providers::find_provider(tx, provider.workspace, provider.name);
@@ -37,6 +47,9 @@ absl::Status check_unchanged(storage::Transaction& tx, const std::vector<provide
     if (!*stored || (*stored)->id != provider.id) return absl::FailedPreconditionError(cat("provider '", provider.name, "' not found"));
     if ((*stored)->resource_version != provider.resource_version)
       return api::version_conflict("attach sandbox provider", (*stored)->resource_version);
+    if (auto status = providers::with_profile(tx, **stored); !status.ok()) return api::from_storage("attach sandbox provider", status);
+    if (!same_profile(**stored, provider))
+      return absl::AbortedError(cat("the profile of provider '", provider.name, "' was modified concurrently"));
   }
   return absl::OkStatus();
 }

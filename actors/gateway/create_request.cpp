@@ -5,6 +5,7 @@
 #include <array>
 
 #include "api/errors.hpp"
+#include "api/service_endpoint.hpp"
 #include "observability/text.hpp"
 #include "policy/baseline.hpp"
 #include "policy/validate.hpp"
@@ -162,7 +163,7 @@ absl::Status check_create(pb::CreateSandboxRequest& request) {
   if (auto status = check_annotations(request.annotations()); !status.ok()) return status;
   if (!request.has_spec()) return invalid_field("spec", "spec is required");
   if (auto status = check_label("name", request.name(), kMaxRoutableName); !status.ok()) return status;
-  if (request.service_exposures_size() > 0) return absl::UnimplementedError("service_exposures are not served by this release");
+  if (auto status = api::check_exposures(request); !status.ok()) return status;
   auto& spec = *request.mutable_spec();
   if (auto status = check_spec(spec); !status.ok()) return status;
   if (spec.has_policy()) {

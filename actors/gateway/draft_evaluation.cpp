@@ -51,7 +51,7 @@ absl::Status check(const ConfigInputs& in, const sb::GetSandboxConfigResponse& c
   if (auto status = policy::check_candidate(composed.policy()); !status.ok()) return status;
   const auto invalid = [](const std::string& why) { return absl::FailedPreconditionError(cat("candidate invalid: ", why)); };
   if (auto status = check_bindings(composed.policy(), in.attached, false); !status.ok()) return invalid(message_of(status));
-  if (auto status = check_uninspected(composed.policy()); !status.ok()) return invalid(message_of(status));
+  if (auto status = check_uninspected(composed.policy(), in.attached); !status.ok()) return invalid(message_of(status));
   if (!composed.configuration_admitted()) return invalid(composed.configuration_error());
   return absl::OkStatus();
 }

@@ -8,8 +8,10 @@
 #include "actors/gateway/settings.hpp"
 #include "observability/text.hpp"
 #include "openshell.pb.h"
+#include "policy/glob.hpp"
 #include "policy/hash.hpp"
 #include "policy/validate.hpp"
+#include "providers/profile.hpp"
 #include "sandbox.pb.h"
 
 namespace openshell::gateway {
@@ -39,18 +41,71 @@ void clear_marks(sb::SandboxPolicy& policy) {
   }
 }
 
-/// Marks every endpoint that overlaps one at which a credential is bound.
-void mark_credentialed(sb::SandboxPolicy& policy, const providers::PolicyBindings& bindings) {
+bool hosts_overlap(const std::string& a, const std::string& b) {
+  const auto left = absl::AsciiStrToLower(a);
+  const auto right = absl::AsciiStrToLower(b);
+  if (left == right) return true;
+  const auto one = policy::Glob::compile(left, policy::GlobKind::host);
+  const auto other = policy::Glob::compile(right, policy::GlobKind::host);
+  return one.ok() && other.ok() && !left.empty() && !right.empty() && policy::Glob::overlap(*one, *other);
+}
+
+bool reaches(const sb::NetworkEndpoint& endpoint, const providers::BindingEndpoint& scope) {
+  const auto ports = ports_of(endpoint);
+  const bool port = ports.empty() || scope.port == 0 || std::find(ports.begin(), ports.end(), scope.port) != ports.end();
+  return port && hosts_overlap(endpoint.host(), scope.host);
+}
+
+/// Host and port of every place where a credential of an attached provider is resolved.
+std::vector<providers::BindingEndpoint> credential_scopes(const providers::PolicyBindings& bindings,
+                                                          const std::vector<providers::Provider>& attached) {
+  std::vector<providers::BindingEndpoint> out;
+  for (const auto& provider : attached) {
+    if (provider.profile != nullptr && !provider.profile->content.endpoints().empty() && providers::endpoints_active(provider)) {
+      if (!providers::is_credentialed(provider.profile->content)) continue;
+      const auto own = providers::profile_endpoints(provider);
+      out.insert(out.end(), own.begin(), own.end());
+      continue;
+    }
+    const auto bound = bindings.find(provider.name);
+    if (bound != bindings.end()) out.insert(out.end(), bound->second.begin(), bound->second.end());
+  }
+  return out;
+}
+
+/// Marks every endpoint that overlaps one at which a credential is resolved.
+void mark_credentialed(sb::SandboxPolicy& policy, const std::vector<providers::BindingEndpoint>& scopes) {
+  if (scopes.empty()) return;
   for (auto& [key, rule] : *policy.mutable_network_policies()) {
     for (auto& endpoint : *rule.mutable_endpoints()) {
-      const auto ports = ports_of(endpoint);
-      for (const auto& [provider, scopes] : bindings) {
-        for (const auto& scope : scopes) {
-          const bool port = ports.empty() || scope.port == 0 || std::find(ports.begin(), ports.end(), scope.port) != ports.end();
-          if (port && absl::AsciiStrToLower(endpoint.host()) == absl::AsciiStrToLower(scope.host)) endpoint.set_provider_credentialed(true);
-        }
-      }
+      endpoint.set_provider_credentialed(
+          std::any_of(scopes.begin(), scopes.end(), [&](const auto& scope) { return reaches(endpoint, scope); }));
     }
+  }
+}
+
+/// Whose endpoint it is that makes a rule of the user a credentialed one.
+std::string reached_by(const sb::NetworkEndpoint& endpoint, const std::string& rule, const std::vector<providers::Provider>& attached) {
+  for (const auto& provider : attached) {
+    const auto name = providers::layer_name(provider.name);
+    if (rule.starts_with(name)) continue;
+    for (const auto& scope : providers::profile_endpoints(provider)) {
+      if (reaches(endpoint, scope)) return cat(" (it covers '", scope.host, ":", scope.port, "' of rule '", name, "')");
+    }
+  }
+  return {};
+}
+
+/// Each attached provider's profile adds a rule of its own; nothing of the user's is ever replaced.
+void add_layers(sb::SandboxPolicy& policy, const std::vector<providers::Provider>& attached) {
+  auto& rules = *policy.mutable_network_policies();
+  for (const auto& provider : attached) {
+    auto rule = providers::layer(provider);
+    if (!rule) continue;
+    std::string name = rule->name();
+    for (int suffix = 2; rules.contains(name); ++suffix) name = cat(rule->name(), "_", suffix);
+    rule->set_name(name);
+    rules[name] = std::move(*rule);
   }
 }
 
@@ -102,18 +157,37 @@ absl::Status check_bindings(const sb::SandboxPolicy& policy, const std::vector<p
     } else if (it == attached.end()) {
       status = absl::FailedPreconditionError(
           cat("credential_binding references provider '", name, "', but that provider is not attached to the sandbox"));
-    } else if (it->type != providers::kGenericType) {
+    } else if (it->profile == nullptr && !it->unbound()) {
       status = absl::FailedPreconditionError(cat("credential_binding provider '", name, "' has no provider profile"));
+    } else if (it->profile != nullptr && !it->profile->content.endpoints().empty() && providers::endpoints_active(*it)) {
+      status = absl::FailedPreconditionError(cat("credential_binding provider '", name,
+                                                 "' profile already defines endpoints; profile endpoints remain the credential boundary"));
     }
   });
   return status;
 }
 
-absl::Status check_uninspected(const sb::SandboxPolicy& policy) {
-  const auto bindings = policy_bindings(policy);
-  if (bindings.empty()) return absl::OkStatus();
-  auto marked = policy;
-  mark_credentialed(marked, bindings);
+sb::SandboxPolicy compose_policy(sb::SandboxPolicy policy, const std::vector<providers::Provider>& attached, bool global) {
+  clear_marks(policy);
+  const auto scopes = credential_scopes(policy_bindings(policy), attached);
+  if (!global) add_layers(policy, attached);
+  mark_credentialed(policy, scopes);
+  return policy;
+}
+
+absl::Status check_composition(const sb::SandboxPolicy& policy, const std::vector<providers::Provider>& attached) {
+  const bool layered = std::any_of(attached.begin(), attached.end(), [](const auto& provider) { return provider.profile != nullptr; });
+  if (!layered) return absl::OkStatus();  // the policy alone was checked when it came in
+  const auto composed = compose_policy(policy, attached, false);
+  auto faults = policy::validate(composed);
+  if (faults.has_errors())
+    return faults.status(absl::StatusCode::kFailedPrecondition, "policy with provider rules contains unsafe content: ");
+  return policy::find_ambiguities(composed).status(absl::StatusCode::kFailedPrecondition, "network endpoint ambiguity validation failed:\n",
+                                                   "\n");
+}
+
+absl::Status check_uninspected(const sb::SandboxPolicy& policy, const std::vector<providers::Provider>& attached) {
+  const auto marked = compose_policy(policy, attached, false);
   absl::Status status;
   for_endpoints(marked, [&](const std::string& rule, const sb::NetworkEndpoint& endpoint) {
     if (!endpoint.provider_credentialed() || endpoint.allow_uninspected_credentials() || !status.ok()) return;
@@ -122,7 +196,8 @@ absl::Status check_uninspected(const sb::SandboxPolicy& policy) {
     if (!raw && endpoint.tls() != sb::NETWORK_TLS_MODE_SKIP) return;
     status = absl::FailedPreconditionError(cat("credentialed endpoint '", endpoint.host(), ":", absl::StrJoin(ports_of(endpoint), ","),
                                                "' in rule '", rule, "' uses ", raw ? "L4-only" : "tls: skip",
-                                               "; configure L7 inspection or explicitly set allow_uninspected_credentials: true"));
+                                               "; configure L7 inspection or explicitly set allow_uninspected_credentials: true",
+                                               reached_by(endpoint, rule, attached)));
   });
   return status;
 }
@@ -134,12 +209,13 @@ sb::GetSandboxConfigResponse compose_config(const ConfigInputs& in) {
   providers::PolicyBindings bindings;
   std::string error;
   if (out.has_policy()) {
-    clear_marks(*out.mutable_policy());
     bindings = policy_bindings(out.policy());
-    mark_credentialed(*out.mutable_policy(), bindings);
+    *out.mutable_policy() = compose_policy(std::move(*out.mutable_policy()), in.attached, global);
     out.set_policy_hash(policy::policy_hash(out.policy()).str());
     if (policy::validate(out.policy()).has_errors() || policy::find_ambiguities(out.policy()).has_errors()) error = diagnostics::kPolicy;
-    if (error.empty() && !check_bindings(out.policy(), in.attached, global).ok()) error = diagnostics::kProviders;
+    const bool held =
+        check_bindings(out.policy(), in.attached, global).ok() && (global || check_uninspected(out.policy(), in.attached).ok());
+    if (error.empty() && !held) error = diagnostics::kProviders;
   } else if (const auto* newest = in.policies.newest(); newest != nullptr && newest->value.hash().empty()) {
     error = diagnostics::kPolicy;  // a stored revision that does not decode: nothing is run in its place
   }

@@ -48,7 +48,15 @@ providers::PolicyBindings policy_bindings(const openshell::sandbox::v1::SandboxP
 absl::Status check_bindings(const openshell::sandbox::v1::SandboxPolicy& policy, const std::vector<providers::Provider>& attached,
                             bool global);
 
-/// Credentials would pass endpoints whose requests nobody looks at.
-absl::Status check_uninspected(const openshell::sandbox::v1::SandboxPolicy& policy);
+/// The policy as it is enforced: with the rules that the profiles of attached providers add (a global policy gets none), and with every
+/// endpoint marked at which a credential may be resolved.
+openshell::sandbox::v1::SandboxPolicy compose_policy(openshell::sandbox::v1::SandboxPolicy policy,
+                                                     const std::vector<providers::Provider>& attached, bool global);
+
+/// The composed policy holds no fault and no two rules that disagree. For writes of operators.
+absl::Status check_composition(const openshell::sandbox::v1::SandboxPolicy& policy, const std::vector<providers::Provider>& attached);
+
+/// FAILED_PRECONDITION where credentials would pass endpoints whose requests nobody looks at, in the composed policy.
+absl::Status check_uninspected(const openshell::sandbox::v1::SandboxPolicy& policy, const std::vector<providers::Provider>& attached);
 
 }  // namespace openshell::gateway

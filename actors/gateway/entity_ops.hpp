@@ -123,6 +123,7 @@ void refresh_drafts_later(Entity self);
 void attach(Entity self, const Ask<pb::AttachSandboxProviderRequest>& ask, Answer<pb::AttachSandboxProviderResponse> answer);
 void detach(Entity self, const Ask<pb::DetachSandboxProviderRequest>& ask, Answer<pb::DetachSandboxProviderResponse> answer);
 void provider_status(Entity self, const Ask<pb::GetSandboxProviderStatusRequest>& ask, Answer<pb::GetSandboxProviderStatusResponse> answer);
+void update_receipt(Entity self, const ProviderUpdated& updated, Answer<pb::ProviderMutationReceipt> answer);
 void report_readiness(Entity self, const Ask<pb::ReportProviderReadinessRequest>& ask, Answer<pb::ReportProviderReadinessResponse> answer);
 void report_endpoints(Entity self, const Ask<pb::ReportEndpointStatusRequest>& ask, Answer<pb::ReportEndpointStatusResponse> answer);
 void provider_environment(Entity self, const Ask<pb::GetSandboxProviderEnvironmentRequest>& ask,

@@ -26,20 +26,34 @@ void IdentityTable::put(const internal::records::v1::SandboxRecord& record) {
     default:
       entry.active = true;
   }
-  std::lock_guard lock{mutex_};
-  entries_[meta.id()] = std::move(entry);
+  Held held{std::move(entry), std::make_shared<const openshell::v1::Sandbox>(record.sandbox())};
+  const std::lock_guard lock{mutex_};
+  ids_[{meta.workspace(), meta.name()}] = meta.id();
+  std::swap(entries_[meta.id()], held);
 }
 
 void IdentityTable::erase(const std::string& sandbox_id) {
-  std::lock_guard lock{mutex_};
-  entries_.erase(sandbox_id);
+  const std::lock_guard lock{mutex_};
+  const auto it = entries_.find(sandbox_id);
+  if (it == entries_.end()) return;
+  const auto named = ids_.find({it->second.entry.workspace, it->second.entry.name});
+  if (named != ids_.end() && named->second == sandbox_id) ids_.erase(named);
+  entries_.erase(it);
+}
+
+std::shared_ptr<const openshell::v1::Sandbox> IdentityTable::shown(const std::string& workspace, const std::string& name) const {
+  const std::lock_guard lock{mutex_};
+  const auto named = ids_.find({workspace, name});
+  if (named == ids_.end()) return nullptr;
+  const auto it = entries_.find(named->second);
+  return it == entries_.end() ? nullptr : it->second.shown;
 }
 
 std::optional<IdentityTable::Entry> IdentityTable::find(const std::string& sandbox_id) const {
-  std::lock_guard lock{mutex_};
+  const std::lock_guard lock{mutex_};
   const auto it = entries_.find(sandbox_id);
   if (it == entries_.end()) return std::nullopt;
-  return it->second;
+  return it->second.entry;
 }
 
 }  // namespace openshell::gateway

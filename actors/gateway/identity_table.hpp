@@ -1,17 +1,21 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "records.pb.h"
 
 namespace openshell::gateway {
 
-/// The identity part of every sandbox's record, for the authentication that runs on gRPC threads at every call of a supervisor. Written by
-/// the entities after each commit, so that a stop, a start or a rotation shows at once. Thread-safe.
+/// The stored form of every sandbox and the identity part of its record, for what runs on gRPC threads at every call: authentication of
+/// supervisors, and GetSandbox. Written by the entities after each commit, before anybody hears of it, so that who was answered sees what
+/// he did. Thread-safe.
 class IdentityTable {
  public:
   struct Entry {
@@ -24,11 +28,18 @@ class IdentityTable {
 
   void put(const internal::records::v1::SandboxRecord& record);
   void erase(const std::string& sandbox_id);
+  /// As it is stored now; null: no such sandbox.
+  [[nodiscard]] std::shared_ptr<const openshell::v1::Sandbox> shown(const std::string& workspace, const std::string& name) const;
   [[nodiscard]] std::optional<Entry> find(const std::string& sandbox_id) const;
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, Entry> entries_;
+  struct Held {
+    Entry entry;
+    std::shared_ptr<const openshell::v1::Sandbox> shown;
+  };
+  std::unordered_map<std::string, Held> entries_;
+  std::map<std::pair<std::string, std::string>, std::string> ids_;  // by workspace and name
 };
 
 }  // namespace openshell::gateway

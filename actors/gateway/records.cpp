@@ -1,6 +1,7 @@
 #include "actors/gateway/records.hpp"
 
 #include "observability/text.hpp"
+#include "storage/types.hpp"
 
 namespace openshell::gateway {
 namespace {
@@ -217,7 +218,8 @@ absl::StatusOr<StoredSandboxes> load_all(Transaction& tx) {
 std::vector<RowWrite> removal_of(const records::SandboxRecord& record) {
   const auto& id = record.sandbox().metadata().id();
   std::vector<RowWrite> writes;
-  for (auto type : {types::kSandboxPolicy, types::kSandboxSettings, types::kDraftPolicyChunk, row_types::kReceipt}) {
+  for (auto type :
+       {types::kSandboxPolicy, types::kSandboxSettings, types::kDraftPolicyChunk, types::kServiceEndpoint, row_types::kReceipt}) {
     RowWrite write{RowWrite::Kind::erase_scope, {}, {}};
     write.row.type = std::string{type};
     write.row.scope = id;

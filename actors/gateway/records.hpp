@@ -42,6 +42,7 @@ struct StoredSandbox {
   std::optional<Stored<records::SettingsRecord>> settings;
   DraftRows drafts;
   ReceiptRows receipts;
+  std::vector<openshell::v1::ServiceEndpoint> services;  ///< of a new one: stored together with it
 };
 struct StoredSandboxes {
   std::vector<StoredSandbox> sandboxes;

@@ -7,6 +7,7 @@
 #include "actors/gateway/admission.hpp"
 #include "actors/gateway/create_request.hpp"
 #include "actors/gateway/effective_config.hpp"
+#include "actors/gateway/endpoint_statuses.hpp"
 #include "actors/gateway/entity_ops.hpp"
 #include "actors/gateway/paging.hpp"
 #include "actors/gateway/settings.hpp"
@@ -66,7 +67,9 @@ absl::Status check_surroundings(Entity self, const SandboxPolicy& policy, bool s
     if (auto status = policy::check_live_update(sandbox.spec().policy(), policy); !status.ok()) return status;
   }
   if (auto status = check_bindings(policy, s.attached, false); !status.ok()) return status;
-  return supervisor ? absl::OkStatus() : check_uninspected(policy);
+  if (supervisor) return absl::OkStatus();
+  if (auto status = check_composition(policy, s.attached); !status.ok()) return status;
+  return check_uninspected(policy, s.attached);
 }
 
 void update_policy(Entity self, const Ask<pb::UpdateConfigRequest>& ask, SandboxPolicy policy, Answer<pb::UpdateConfigResponse> answer) {
@@ -206,6 +209,15 @@ void report_policy(Entity self, const Ask<pb::ReportPolicyStatusRequest>& ask, A
                                         status.current_policy_version(), s.deps->now());
   if (!report.ok()) return answer(report.status());
   if (!report->changed) return answer(pb::ReportPolicyStatusResponse{});
+  // Another effective policy: what was seen under the one before is not its status.
+  const auto* before = s.policies.find(status.current_policy_version());
+  const auto* now = change.policies->find(report->current);
+  const bool other = report->current != status.current_policy_version() &&
+                     (before == nullptr || now == nullptr || before->value.hash() != now->value.hash());
+  if (other) {
+    forget_results(status);
+    status.clear_last_token_grant_failure();
+  }
   status.set_current_policy_version(report->current);
   change.policy_rows = report->versions;
   commit(self, std::move(change), [=](const absl::Status& committed) {

@@ -106,11 +106,11 @@ void session_added(Entity self, const SessionInfo& info) {
   auto& s = self->state;
   s.session = info;
   s.evidence.reset();
-  s.endpoint_sequence = 0;
-  s.endpoint_report.clear();
+  s.endpoints = {};
   quietly(self, [=](auto leave) {
     auto change = begin(self);
-    if (!session_connected(change.record, surroundings(self), info.host_key_fingerprint)) return leave();
+    const bool forgot = forget_results(*change.record.mutable_sandbox()->mutable_status());
+    if (!session_connected(change.record, surroundings(self), info.host_key_fingerprint) && !forgot) return leave();
     commit(self, std::move(change), [=](const absl::Status&) { leave(); });
   });
 }
@@ -122,13 +122,28 @@ void session_over(Entity self, const std::string& session_id) {
   s.evidence.reset();
   quietly(self, [=](auto leave) {
     auto change = begin(self);
-    if (self->state.session || !session_ended(change.record, self->state.deps->now())) {
+    const bool forgot = !self->state.session && forget_results(*change.record.mutable_sandbox()->mutable_status());
+    if (self->state.session || (!session_ended(change.record, self->state.deps->now()) && !forgot)) {
       leave();
       return remove_if_done(self);
     }
     commit(self, std::move(change), [=](const absl::Status&) {
       leave();
       remove_if_done(self);
+    });
+  });
+}
+
+/// What was seen with other credentials says nothing any more.
+void forget_dependent_endpoints(Entity self) {
+  if (self->state.record.sandbox().status().endpoint_statuses().empty()) return;
+  quietly(self, [=](auto leave) {
+    with_providers(self, [=](const absl::Status& known) {
+      auto change = begin(self);
+      auto& status = *change.record.mutable_sandbox()->mutable_status();
+      const bool forgot = known.ok() ? forget_credentialed(status, config(self)->policy()) : forget_results(status);
+      if (!forgot) return leave();
+      commit(self, std::move(change), [=](const absl::Status&) { leave(); });
     });
   });
 }
@@ -273,7 +288,9 @@ void with_providers(Entity self, std::function<void(absl::Status)> then) {
         for (const auto& name : names) {
           auto provider = providers::find_provider(tx, workspace, name);
           if (!provider.ok()) return provider.status();
-          if (*provider) found->push_back(std::move(**provider));
+          if (!*provider) continue;
+          if (auto status = providers::with_profile(tx, **provider); !status.ok()) return status;
+          found->push_back(std::move(**provider));
         }
         return absl::OkStatus();
       },
@@ -309,11 +326,13 @@ SandboxEntity::behavior_type sandbox_entity(SandboxEntity::stateful_pointer<Sand
   s.deps = std::move(deps);
   s.index = std::move(index);
   s.record = initial->record;
+  forget_results(*s.record.mutable_sandbox()->mutable_status());  // of sessions that ended with the gateway before
   s.stored = stored;
   s.policies = PolicyHistory{initial->policies};
   s.settings = initial->settings;
   s.drafts = initial->drafts;
   s.receipts = initial->receipts;
+  s.services = initial->services;
   s.global = std::move(global);
   s.reporter = Reporter{s.deps->directory, cat("sandbox_entity:", s.record.sandbox().metadata().id()), "sandbox_entity", "sandbox_index"};
   if (stored) {
@@ -370,6 +389,10 @@ SandboxEntity::behavior_type sandbox_entity(SandboxEntity::stateful_pointer<Sand
       changing(self, attach),
       changing(self, detach),
       changing(self, provider_status),
+      [=](const ProviderUpdated& updated) {
+        return gated<pb::ProviderMutationReceipt>(
+            self, [=](Answer<pb::ProviderMutationReceipt> answer) { update_receipt(self, updated, answer); });
+      },
       changing(self, submit_analysis),
       reading(self, get_drafts),
       reading(self, draft_history),
@@ -394,6 +417,7 @@ SandboxEntity::behavior_type sandbox_entity(SandboxEntity::stateful_pointer<Sand
         self->state.attached_known = false;
         self->state.config.reset();
         refresh_drafts_later(self);
+        forget_dependent_endpoints(self);
         self->send(self->state.deps->sessions, changed_atom::value, self->state.record.sandbox().metadata().id());
       },
       [=](const TokenRotation& rotation) { return rotate(self, rotation); },

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "actors/gateway/compute.hpp"
+#include "actors/gateway/endpoint_statuses.hpp"
 #include "actors/gateway/gate.hpp"
 #include "actors/gateway/identity_table.hpp"
 #include "actors/gateway/policy_history.hpp"
@@ -55,12 +56,12 @@ struct SandboxEntityState {
   std::optional<Stored<records::SettingsRecord>> settings;
   DraftRows drafts;
   ReceiptRows receipts;
+  std::vector<pb::ServiceEndpoint> services;  // of a new sandbox, until they are stored
 
   GlobalView global;
   std::optional<SessionInfo> session;
   ProviderEvidence evidence;
-  std::uint64_t endpoint_sequence = 0;  // of this session
-  std::string endpoint_report;          // the last one's bytes
+  EndpointCursor endpoints;  // of this session
 
   std::vector<providers::Provider> attached;
   bool attached_known = false;

@@ -8,6 +8,7 @@
 #include "actors/gateway/lifecycle.hpp"
 #include "actors/gateway/paging.hpp"
 #include "api/errors.hpp"
+#include "api/service_endpoint.hpp"
 #include "observability/text.hpp"
 #include "policy/hash.hpp"
 #include "storage/labels.hpp"
@@ -87,6 +88,7 @@ absl::StatusOr<std::shared_ptr<const StoredSandbox>> prepare(Self self, const As
     policies.append(s.deps->new_id(), policy, policy::policy_hash(policy).str(), {}, creation.now, true);
     initial.policies = policies.rows();
   }
+  initial.services = api::exposures_of(request, creation.workspace, creation.sandbox_id, creation.name);
   return std::make_shared<const StoredSandbox>(std::move(initial));
 }
 

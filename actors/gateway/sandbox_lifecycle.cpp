@@ -6,6 +6,7 @@
 #include "actors/gateway/effective_config.hpp"
 #include "actors/gateway/entity_ops.hpp"
 #include "api/errors.hpp"
+#include "api/service_endpoint.hpp"
 #include "observability/text.hpp"
 
 namespace openshell::gateway {
@@ -228,18 +229,22 @@ absl::Status create_error(const absl::Status& status) {
 }
 
 /// The first write: everything that can be refused is refused in the transaction that inserts the row.
-absl::Status insert(storage::Transaction& tx, const records::SandboxRecord& record, const PolicyHistory& policies) {
+absl::Status insert(storage::Transaction& tx, const records::SandboxRecord& record, const PolicyHistory& policies,
+                    const std::vector<pb::ServiceEndpoint>& services) {
   const auto& sandbox = record.sandbox();
   const auto& meta = sandbox.metadata();
   const std::vector<std::string> names{sandbox.spec().providers().begin(), sandbox.spec().providers().end()};
-  if (auto status = providers::check_attachment(tx, meta.workspace(), names); !status.ok()) return status;
+  if (auto status = providers::check_attachment(tx, meta.workspace(), names, to_millis(meta.created_time()) / 1000); !status.ok())
+    return status;
   auto attached = providers::load_attached(tx, meta.workspace(), names);
   if (!attached.ok()) return attached.status();
   if (auto status = check_bindings(sandbox.spec().policy(), *attached, false); !status.ok()) return status;
-  if (auto status = check_uninspected(sandbox.spec().policy()); !status.ok()) return status;
+  if (auto status = check_composition(sandbox.spec().policy(), *attached); !status.ok()) return status;
+  if (auto status = check_uninspected(sandbox.spec().policy(), *attached); !status.ok()) return status;
   std::vector<RowWrite> writes{{RowWrite::Kind::create, to_row(record), {}}};
   if (const auto* revision = policies.newest())
     writes.push_back({RowWrite::Kind::create, to_row(*revision, meta.id(), meta.workspace()), {}});
+  for (const auto& service : services) writes.push_back({RowWrite::Kind::create, api::to_row(service), {}});
   auto versions = write_rows(tx, writes);
   if (versions.ok()) return absl::OkStatus();
   if (storage::violated_constraint(versions.status()) == "objects_name_uq")
@@ -264,7 +269,9 @@ void create_sandbox(Entity self, caf::typed_response_promise<Reply<pb::SandboxRe
       if (!valid.ok()) return abandon(create_error(valid.status()));
       auto& state = self->state;
       state.deps->store->write(
-          [record = state.record, policies = state.policies](storage::Transaction& tx) { return insert(tx, record, policies); },
+          [record = state.record, policies = state.policies, services = std::move(state.services)](storage::Transaction& tx) {
+            return insert(tx, record, policies, services);
+          },
           [=, handle = SandboxEntity{self}](const absl::Status& stored) {
             caf::anon_send(handle, Resume{[=] {
                              if (!stored.ok()) return abandon(stored);

@@ -7,6 +7,7 @@
 #include "actors/gateway/attachments.hpp"
 #include "actors/gateway/create_request.hpp"
 #include "actors/gateway/effective_config.hpp"
+#include "actors/gateway/endpoint_statuses.hpp"
 #include "actors/gateway/entity_ops.hpp"
 #include "api/errors.hpp"
 #include "observability/text.hpp"
@@ -20,13 +21,13 @@ const providers::Provider* find(const std::vector<providers::Provider>& attached
 }
 
 records::ReceiptRecord receipt_of(Entity self, const Change& change, const std::string& provider, pb::ProviderMutationKind kind,
-                                  const std::vector<providers::Provider>& attached) {
+                                  const std::vector<providers::Provider>& attached, std::string mutation_id = {}) {
   const auto& s = self->state;
   const auto& sandbox = change.record.sandbox();
   records::ReceiptRecord record;
   auto& receipt = *record.mutable_receipt();
   receipt.set_receipt_id(s.deps->new_id());
-  receipt.set_mutation_id(s.deps->new_id());
+  receipt.set_mutation_id(mutation_id.empty() ? s.deps->new_id() : std::move(mutation_id));
   receipt.set_provider(provider);
   receipt.set_workspace(sandbox.metadata().workspace());
   receipt.set_kind(kind);
@@ -71,8 +72,10 @@ void change_set(Entity self, std::vector<std::string> names, bool changed, const
   const auto& sandbox = self->state.record.sandbox();
   read_store(
       self,
-      [=, workspace = sandbox.metadata().workspace()](storage::Transaction& tx) {
-        if (auto status = providers::check_attachment(tx, workspace, names); !status.ok()) return status;
+      [=, now = self->state.deps->now(), workspace = sandbox.metadata().workspace()](storage::Transaction& tx) {
+        if (kind == pb::PROVIDER_MUTATION_KIND_ATTACH) {
+          if (auto status = providers::check_attachment(tx, workspace, names, now / 1000); !status.ok()) return status;
+        }
         auto loaded = providers::load_attached(tx, workspace, names);
         if (loaded.ok()) *attached = std::move(*loaded);
         return loaded.status();
@@ -82,6 +85,12 @@ void change_set(Entity self, std::vector<std::string> names, bool changed, const
         auto& s = self->state;
         if (const auto* newest = s.policies.newest()) {
           if (auto status = check_bindings(newest->value.policy(), *attached, false); !status.ok()) return failed(status);
+        }
+        if (changed && kind == pb::PROVIDER_MUTATION_KIND_ATTACH && !(s.global.settings && s.global.settings->has_global_policy())) {
+          const auto* newest = s.policies.newest();
+          const auto& base = newest != nullptr ? newest->value.policy() : s.record.sandbox().spec().policy();
+          if (auto status = check_composition(base, *attached); !status.ok()) return failed(status);
+          if (auto status = check_uninspected(base, *attached); !status.ok()) return failed(status);
         }
         auto change = begin(self);
         auto& spec = *change.record.mutable_sandbox()->mutable_spec();
@@ -172,6 +181,17 @@ pb::GetSandboxProviderEnvironmentResponse to_wire(const providers::Environment& 
   }
   for (const auto& key : environment.non_secret_keys) out.add_non_secret_environment_keys(key);
   out.set_provider_env_revision(environment.revision);
+  // The wire has no field of its own for the placement of a static credential: an entry here without a grant, of a key that is bound, is
+  // one.
+  for (const auto& [key, placement] : environment.placements) {
+    auto& to = (*out.mutable_dynamic_credentials())[key];
+    to.set_name(key);
+    to.set_auth_style(placement.auth_style);
+    to.set_header_name(placement.header_name);
+    to.set_query_param(placement.query_param);
+    to.set_path_template(placement.path_template);
+  }
+  for (const auto& key : environment.stable_keys) out.add_stable_placeholder_environment_keys(key);
   out.set_supports_stable_placeholder_environment_keys(true);
   switch (environment.readiness) {
     case providers::Readiness::kCredentialsWithheld:
@@ -184,6 +204,10 @@ pb::GetSandboxProviderEnvironmentResponse to_wire(const providers::Environment& 
       break;
   }
   return out;
+}
+
+absl::Status other_configuration() {
+  return absl::FailedPreconditionError("tool server endpoint status revisions do not match the current sandbox configuration");
 }
 
 }  // namespace
@@ -274,6 +298,21 @@ void provider_status(Entity self, const Ask<pb::GetSandboxProviderStatusRequest>
   });
 }
 
+void update_receipt(Entity self, const ProviderUpdated& updated, Answer<pb::ProviderMutationReceipt> answer) {
+  self->state.attached_known = false;  // the note that the provider changed may still be on its way
+  self->state.config.reset();
+  with_providers(self, [=](const absl::Status& known) {
+    if (!known.ok()) return answer(api::from_storage("update provider", known));
+    if (find(self->state.attached, updated.provider) == nullptr) return answer(absl::NotFoundError("provider is not attached"));
+    auto change = begin(self);
+    auto receipt = receipt_of(self, change, updated.provider, pb::PROVIDER_MUTATION_KIND_UPDATE, self->state.attached, updated.mutation_id);
+    change.receipt = receipt;
+    commit(self, std::move(change), [=](const absl::Status& written) {
+      written.ok() ? answer(receipt.receipt()) : answer(api::from_storage("update provider", written));
+    });
+  });
+}
+
 void report_readiness(Entity self, const Ask<pb::ReportProviderReadinessRequest>& ask, Answer<pb::ReportProviderReadinessResponse> answer) {
   auto& s = self->state;
   const bool ready = s.record.sandbox().status().phase() == pb::SANDBOX_PHASE_READY;
@@ -300,29 +339,28 @@ void report_endpoints(Entity self, const Ask<pb::ReportEndpointStatusRequest>& a
     auto& now = self->state;
     const auto composed = config(self);
     if (composed->policy_hash() != keep->policy_hash() || composed->provider_env_revision() != keep->provider_env_revision()) {
-      return answer(absl::FailedPreconditionError("tool server endpoint status revisions do not match the current sandbox configuration"));
+      return answer(other_configuration());
     }
-    const auto bytes = keep->SerializeAsString();
-    if (keep->report_sequence() < now.endpoint_sequence) {
-      return answer(absl::FailedPreconditionError("tool server endpoint report sequence is older than the current session cursor"));
-    }
-    if (keep->report_sequence() == now.endpoint_sequence) {
-      return bytes == now.endpoint_report
-                 ? answer(pb::ReportEndpointStatusResponse{})
-                 : answer(absl::InvalidArgumentError("a tool server endpoint report sequence must reuse the identical request"));
-    }
-    // Only endpoints with an MCP protocol are observed, and this release admits no such policy: the complete set is empty.
-    for (const auto& observation : keep->observations()) {
-      if (observation.endpoint_id().empty()) return answer(absl::InvalidArgumentError("endpoint_id is required"));
-    }
-    if (keep->observations_size() > 0) {
-      return answer(absl::FailedPreconditionError("tool server endpoint status contains an endpoint_id outside the current policy"));
-    }
-    if (keep->observed_endpoint_ids_size() > 0)
-      return answer(absl::FailedPreconditionError("observed endpoint_id is outside the current snapshot"));
-    now.endpoint_sequence = keep->report_sequence();
-    now.endpoint_report = bytes;
-    answer(pb::ReportEndpointStatusResponse{});
+    const auto acknowledged = now.record.sandbox().status().current_policy_version();
+    const bool own = composed->policy_source() == openshell::sandbox::v1::POLICY_SOURCE_SANDBOX;
+    if (own && acknowledged != 0 && acknowledged != composed->version()) return answer(other_configuration());
+    auto fresh = advance(now.endpoints, *keep);
+    if (!fresh.ok()) return answer(fresh.status());
+    if (!*fresh) return answer(pb::ReportEndpointStatusResponse{});
+    auto change = begin(self);
+    if (auto status = apply_endpoints(*change.record.mutable_sandbox()->mutable_status(), *keep, composed->policy(), now.deps->now());
+        !status.ok())
+      return answer(status);
+    commit(self, std::move(change), [=](const absl::Status& committed) {
+      auto& after = self->state;
+      if (!committed.ok()) return answer(api::from_storage("report endpoint status", committed));
+      if (!after.session || after.session->session_id != keep->supervisor_session_id()) {
+        return answer(
+            absl::PermissionDeniedError("tool server endpoint status supervisor session was replaced while persisting the report"));
+      }
+      after.endpoints = cursor_of(*keep);
+      answer(pb::ReportEndpointStatusResponse{});
+    });
   });
 }
 
@@ -344,11 +382,13 @@ void provider_environment(Entity self, const Ask<pb::GetSandboxProviderEnvironme
       answer(*out);
     };
     if (s.attached.empty() || s.deps->credentials == nullptr) return respond(absl::OkStatus());
+    const providers::EnvironmentOptions options{s.record.sandbox().metadata().id(), s.deps->now() / 1000,
+                                                request->supports_static_credential_bindings(),
+                                                request->supports_stable_placeholder_environment_keys()};
     read_store(
         self,
-        [=, attached = s.attached, credentials = s.deps->credentials, now = s.deps->now() / 1000](storage::Transaction& tx) {
-          auto environment =
-              providers::environment(tx, *credentials, attached, bindings, now, request->supports_static_credential_bindings());
+        [=, attached = s.attached, credentials = s.deps->credentials](storage::Transaction& tx) {
+          auto environment = providers::environment(tx, *credentials, attached, bindings, options);
           if (environment.ok()) *out = to_wire(*environment);
           return environment.status();
         },

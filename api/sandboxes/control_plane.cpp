@@ -12,6 +12,7 @@
 
 #include "actors/gateway/attachments.hpp"
 #include "actors/gateway/gateway_tree.hpp"
+#include "actors/gateway/profile_impact.hpp"
 #include "actors/supervision/sleeping_scheduler.hpp"
 #include "api/sandboxes/plane.hpp"
 #include "api/tokens.hpp"
@@ -66,7 +67,7 @@ class ActorPlane : public ControlPlane {
     };
     system_.await_actors_before_shutdown(false);  // timers of execs that ended long ago are not waited for; the tree is joined
     tree_ = std::make_unique<gateway::GatewayTree>(system_, std::move(tree));
-    plane_ = std::make_shared<const Plane>(Plane{system_, options_.store, tree_->actors(), options_.config_push});
+    plane_ = std::make_shared<const Plane>(Plane{system_, options_.store, tree_->actors(), options_.config_push, options_.service_address});
   }
 
   ~ActorPlane() override {
@@ -76,6 +77,7 @@ class ActorPlane : public ControlPlane {
 
   void add_handlers(Router& router) override {
     add_unary_handlers(router, plane_);
+    add_sandbox_provider_handlers(router, plane_);
     add_config_handlers(router, plane_);
     add_draft_handlers(router, plane_);
     add_watch_handlers(router, plane_);
@@ -148,6 +150,21 @@ class ActorPlane : public ControlPlane {
 
   void provider_changed(const std::string& workspace, const std::string& provider) override {
     caf::anon_send(plane_->actors.index, gateway::changed_atom::value, workspace, provider);
+  }
+
+  absl::Status check_attached(storage::Transaction& tx, const std::string& workspace, const std::vector<std::string>& sandboxes) override {
+    const auto now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+    return gateway::check_attached(tx, workspace, sandboxes, now);
+  }
+
+  absl::StatusOr<ProviderHandlerOptions::Faults> profile_impact(storage::Transaction& tx, const providers::Profile& candidate,
+                                                                const std::string& operation) override {
+    return gateway::profile_impact(tx, candidate, operation);
+  }
+
+  void update_receipts(const std::string& workspace, const std::vector<std::string>& sandboxes, const std::string& provider,
+                       const std::string& mutation_id, std::function<void(std::vector<pb::ProviderMutationReceipt>)> then) override {
+    collect_receipts(plane_, workspace, sandboxes, {provider, mutation_id}, std::move(then));
   }
 
  private:

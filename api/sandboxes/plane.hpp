@@ -12,6 +12,7 @@
 #include "api/errors.hpp"
 #include "api/sandboxes/ask.hpp"
 #include "api/service.hpp"
+#include "api/service_endpoint.hpp"
 #include "api/workspace_scope.hpp"
 #include "observability/text.hpp"
 #include "openshell.pb.h"
@@ -30,6 +31,7 @@ struct Plane {
   storage::Store* store;
   gateway::TreeActors actors;
   bool config_push = true;
+  std::function<ServiceAddress()> service_address;  ///< empty: services have no URL
 };
 using PlanePtr = std::shared_ptr<const Plane>;
 
@@ -59,7 +61,13 @@ void pass_on(const PlanePtr& plane, const Context& ctx, const Target& target, st
 /// Format of `request_id`: empty, or a non-nil hyphenated UUID in any letter case.
 absl::Status check_request_id(const std::string& request_id);
 
+/// Asks each sandbox for its receipt of an update; `then` gets those that came, once all have answered.
+void collect_receipts(const PlanePtr& plane, const std::string& workspace, const std::vector<std::string>& sandboxes,
+                      const gateway::ProviderUpdated& updated, std::function<void(std::vector<pb::ProviderMutationReceipt>)> then);
+
 void add_unary_handlers(Router& router, const PlanePtr& plane);
+/// ListSandboxProviders.
+void add_sandbox_provider_handlers(Router& router, const PlanePtr& plane);
 void add_config_handlers(Router& router, const PlanePtr& plane);
 void add_draft_handlers(Router& router, const PlanePtr& plane);
 void add_watch_handlers(Router& router, const PlanePtr& plane);

@@ -17,13 +17,16 @@ namespace openshell::cli {
 /// Runs the command; the exit code, or an error that becomes exit 1.
 using Action = std::function<absl::StatusOr<int>(Context&)>;
 
-void add_gateway_commands(CLI::App& root, Action& chosen);   // gateway, status, whoami
-void add_sandbox_commands(CLI::App& root, Action& chosen);   // sandbox create, get, list, delete, exec, provider
-void add_log_commands(CLI::App& root, Action& chosen);       // logs
-void add_policy_commands(CLI::App& root, Action& chosen);    // policy set, update, get, list, delete
-void add_rule_commands(CLI::App& root, Action& chosen);      // rule get, approve, reject, approve-all, undo, clear, history
-void add_settings_commands(CLI::App& root, Action& chosen);  // settings get, set, delete
-void add_provider_commands(CLI::App& root, Action& chosen);  // provider create, get, list, delete
+void add_gateway_commands(CLI::App& root, Action& chosen);    // gateway, status, whoami
+void add_sandbox_commands(CLI::App& root, Action& chosen);    // sandbox create, get, list, delete, exec, provider
+void add_log_commands(CLI::App& root, Action& chosen);        // logs
+void add_policy_commands(CLI::App& root, Action& chosen);     // policy set, update, get, list, delete
+void add_rule_commands(CLI::App& root, Action& chosen);       // rule get, approve, reject, approve-all, undo, clear, history
+void add_settings_commands(CLI::App& root, Action& chosen);   // settings get, set, delete
+void add_provider_commands(CLI::App& root, Action& chosen);   // provider create, get, list, update, delete
+void add_workspace_commands(CLI::App& root, Action& chosen);  // workspace, workspace member
+void add_service_commands(CLI::App& root, Action& chosen);    // service expose, list, get, delete
+void add_profile_commands(CLI::App& parent, Action& chosen);  // profile, at the root and below provider
 
 // Parts of `gateway`.
 void add_login_commands(CLI::App& gateway, Action& chosen);

@@ -34,8 +34,6 @@ namespace {
 constexpr std::int64_t kCallGraceMs = 200;  ///< calls that run when the gateway ends
 constexpr std::chrono::seconds kControlPlaneLimit{30};
 
-constexpr std::size_t kMaxSocketPath = 107;  ///< unix(7)
-
 struct Descriptor {
   int fd = -1;
   ~Descriptor() {
@@ -96,8 +94,6 @@ class RunningGateway final : public Gateway {
   }
 
  private:
-  std::string grpc_socket() const { return cat(config_.places.run, "/gateway/grpc.sock"); }
-
   absl::Status prepare() {
     auto table = api::AuthorizationTable::build();
     if (!table.ok()) return table.status();
@@ -107,9 +103,6 @@ class RunningGateway final : public Gateway {
       if (!tokens.ok()) return tokens.status();
       tokens_ = *std::move(tokens);
     }
-    if (grpc_socket().size() > kMaxSocketPath)
-      return absl::FailedPreconditionError(
-          cat("socket path ", grpc_socket(), " is longer than ", kMaxSocketPath, " bytes; set OPENSHELL_RUN_DIR to a shorter directory"));
     if (auto status = config_.places.make(::geteuid()); !status.ok()) return status;
     return lock_state(config_.places.state, lock_);
   }
@@ -159,7 +152,7 @@ class RunningGateway final : public Gateway {
     api::FrontOptions options;
     options.address = config_.bind.ip;
     options.port = config_.bind.port;
-    options.grpc_socket = grpc_socket();
+    options.grpc = [this](int fd) { shell_->serve(fd); };
     if (config_.tls) options.tls = load_tls(*config_.tls);
     options.http = [this](const api::HttpRequest& request) { return answer_http(request); };
     auto front = api::Front::bind(std::move(options));
@@ -193,6 +186,7 @@ class RunningGateway final : public Gateway {
     options.credentials = credentials_.get();
     options.driver = driver_.get();
     options.supervisor = config_.supervisor;
+    options.service_address = [this] { return service_address(); };
     options.gateway_outage_limit_secs = config_.gateway_outage_limit_secs;
     options.gateway_name = config_.name;
     options.keep_on_shutdown = config_.keep_on_shutdown;
@@ -218,9 +212,19 @@ class RunningGateway final : public Gateway {
     return cat(config_.tls ? "https://" : "http://", address.text());
   }
 
+  api::ServiceAddress service_address() const {
+    api::ServiceAddress out;
+    out.scheme = config_.tls ? "https" : "http";
+    out.port = front_->port();
+    return out;
+  }
+
   void add_handlers() {
     api::add_info_handlers(router_, {config_.reported_version, std::string{kOurVersion}, driver_info_});
     api::add_token_handlers(router_, tokens_.get(), control_.get());
+    api::add_workspace_handlers(router_, store_.get());
+    api::add_member_handlers(router_, store_.get());
+    api::add_service_handlers(router_, {store_.get(), [this] { return service_address(); }});
     api::ProviderHandlerOptions options;
     options.store = store_.get();
     options.credentials = credentials_.get();
@@ -228,6 +232,15 @@ class RunningGateway final : public Gateway {
       options.attached_to = [this](storage::Transaction& tx, const std::string& workspace, const std::string& provider) {
         return control_->sandboxes_with_provider(tx, workspace, provider);
       };
+      options.check_attached = [this](storage::Transaction& tx, const std::string& workspace, const std::vector<std::string>& sandboxes) {
+        return control_->check_attached(tx, workspace, sandboxes);
+      };
+      options.profile_impact = [this](storage::Transaction& tx, const providers::Profile& candidate, const std::string& operation) {
+        return control_->profile_impact(tx, candidate, operation);
+      };
+      options.receipts = [this](const std::string& workspace, const std::vector<std::string>& sandboxes, const std::string& provider,
+                                const std::string& mutation_id,
+                                auto then) { control_->update_receipts(workspace, sandboxes, provider, mutation_id, std::move(then)); };
       options.changed = [this](const std::string& workspace, const std::string& provider) {
         control_->provider_changed(workspace, provider);
       };
@@ -247,10 +260,8 @@ class RunningGateway final : public Gateway {
     options.table = &table_;
     if (config_.oidc) options.roles = {true, config_.oidc->admin_role, config_.oidc->user_role, !config_.oidc->issuer.scopes_claim.empty()};
     options.rate_limit = {config_.rate_limit_requests, config_.rate_limit_window_seconds};
-    options.unix_socket = grpc_socket();
     options.admissions = admissions_;
     if (config_.tls) options.tls = load_tls(*config_.tls);
-    options.caller_address = [this](const std::string& peer) { return front_->caller_address(peer); };
     auto shell = api::Shell::start(std::move(options));
     if (!shell.ok()) return shell.status();
     shell_ = *std::move(shell);

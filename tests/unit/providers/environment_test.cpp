@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "observability/text.hpp"
+#include "openshell.pb.h"
+#include "providers/profile.hpp"
 
 namespace openshell::providers {
 namespace {
@@ -42,7 +44,7 @@ class EnvironmentTest : public testing::Test {
                                              bool supported = true) {
     absl::StatusOr<Environment> out = absl::UnknownError("not run");
     (void)store_->read_and_wait([&](storage::Transaction& tx) {
-      out = environment(tx, *credentials_, attached, bindings, kNow, supported);
+      out = environment(tx, *credentials_, attached, bindings, {"sandbox", kNow, supported});
       return absl::OkStatus();
     });
     return out;
@@ -88,6 +90,66 @@ TEST_F(EnvironmentTest, AProviderWithoutItsProfileIsWithheldAndDoesNotPoisonTheO
   EXPECT_EQ(env->values.size(), 1U);
   EXPECT_TRUE(env->values.contains("API_TOKEN"));
   EXPECT_EQ(env->readiness, Readiness::kCredentialsWithheld);
+}
+
+std::shared_ptr<const Profile> profile_with(const std::string& host, bool stable = false) {
+  Profile out;
+  out.row_id = "row";
+  out.content.set_id("my-crm");
+  auto& credential = *out.content.add_credentials();
+  credential.set_name("token");
+  credential.add_env_vars("CRM_TOKEN");
+  credential.set_auth_style("header");
+  credential.set_header_name("x-api-key");
+  credential.set_stable_placeholder(stable);
+  if (host.empty()) return std::make_shared<const Profile>(out);
+  auto& endpoint = *out.content.add_endpoints();
+  endpoint.set_host(host);
+  endpoint.add_ports(443);
+  endpoint.add_ports(8443);
+  return std::make_shared<const Profile>(out);
+}
+
+TEST_F(EnvironmentTest, AProfileBindsItsCredentialsToItsEndpointsAndSaysWhereTheyGo) {
+  auto crm = provider("crm", {{"CRM_TOKEN", "x"}, {"LEFT_OVER", "y"}}, "my-crm");
+  crm.profile = profile_with("crm.example.com");
+  auto env = environment_of({crm});
+  ASSERT_TRUE(env.ok()) << env.status();
+  EXPECT_EQ(env->values.size(), 1U) << "a key that the profile does not declare stays";
+  EXPECT_THAT(env->bindings.at("CRM_TOKEN").endpoints,
+              testing::ElementsAre(BindingEndpoint{"crm.example.com", 443, ""}, BindingEndpoint{"crm.example.com", 8443, ""}));
+  EXPECT_EQ(env->placements.at("CRM_TOKEN").header_name, "x-api-key");
+  EXPECT_EQ(env->readiness, Readiness::kCredentialsWithheld);
+}
+
+TEST_F(EnvironmentTest, AnEndpointlessProfileIsWithheldUntilThePolicyBindsIt) {
+  auto crm = provider("crm", {{"CRM_TOKEN", "x"}}, "my-crm");
+  crm.profile = profile_with("");
+  EXPECT_TRUE(environment_of({crm})->values.empty());
+  EXPECT_EQ(environment_of({crm})->readiness, Readiness::kCredentialsWithheld);
+  auto bound = environment_of({crm}, {{"crm", {{"api.example.com", 443, "/v1/**"}}}});
+  EXPECT_THAT(bound->bindings.at("CRM_TOKEN").endpoints, testing::ElementsAre(BindingEndpoint{"api.example.com", 443, "/v1/**"}));
+  crm.profile = profile_with("crm.example.com");
+  EXPECT_TRUE(absl::IsFailedPrecondition(environment_of({crm}, {{"crm", {{"api.example.com", 443, ""}}}}).status()));
+  crm.config["CRM_BASE_URL"] = "https://elsewhere.example";
+  EXPECT_TRUE(environment_of({crm})->values.empty()) << "its profile's endpoints are not where this provider lives";
+}
+
+TEST_F(EnvironmentTest, AStablePlaceholderNeedsASupervisorThatKnowsIt) {
+  auto crm = provider("crm", {{"CRM_TOKEN", "x"}}, "my-crm");
+  crm.profile = profile_with("crm.example.com", true);
+  auto env = environment_of({crm});
+  const auto& binding = env->bindings.at("CRM_TOKEN");
+  EXPECT_EQ(binding.workload_credential_handle.size(), 64U);
+  EXPECT_EQ(binding.credential_identity, cat("stable:", binding.workload_credential_handle));
+  EXPECT_THAT(env->stable_keys, testing::ElementsAre("CRM_TOKEN"));
+  absl::StatusOr<Environment> old = absl::UnknownError("not run");
+  (void)store_->read_and_wait([&](storage::Transaction& tx) {
+    old = environment(tx, *credentials_, {crm}, {}, {"sandbox", kNow, true, false});
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(old->values.empty());
+  EXPECT_EQ(old->readiness, Readiness::kCredentialsWithheld);
 }
 
 TEST_F(EnvironmentTest, ASupervisorWithoutBindingSupportGetsNoCredential) {
