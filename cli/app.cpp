@@ -78,6 +78,8 @@ int run(int argc, char** argv) {
   add_profile_commands(app, chosen);
   add_service_commands(app, chosen);
   add_workspace_commands(app, chosen);
+  add_forward_commands(app, chosen);
+  add_ssh_proxy(app, chosen);
   add_gateway_commands(app, chosen);
   fall_through(app);
   // The parser would mix the words after `--` with the positionals before it, so it never sees them.
