@@ -482,6 +482,8 @@ void recover_sandbox(Entity self) {
 void observed(Entity self, const ComputeObservation& observation) {
   auto& s = self->state;
   if (s.gone || !s.stored || s.recovering) return;
+  // What the driver found of a launch that was cut off is of no generation; while a new one is under way it says nothing about that.
+  if (!observation.gone && observation.generation.empty() && s.lifecycle.busy()) return;
   if (observation.gone && s.record.sandbox().status().phase() == pb::SANDBOX_PHASE_DELETING) return;  // the one who deletes finishes it
   quietly(self, [=](auto leave) {
     auto change = begin(self);
