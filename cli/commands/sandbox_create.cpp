@@ -1,5 +1,6 @@
 #include <absl/strings/str_cat.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <boost/json.hpp>
@@ -11,8 +12,10 @@
 #include <sstream>
 
 #include "cli/commands/commands.hpp"
+#include "cli/foreground.hpp"
 #include "cli/policy_file.hpp"
 #include "cli/sandbox_document.hpp"
+#include "cli/ssh/ssh_program.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
 
@@ -28,7 +31,8 @@ constexpr int kDefaultProvisionSeconds = 300;
 struct Options {
   std::string name, workload_template, image, policy, cpu, memory, restart_policy = "never";
   std::vector<std::string> providers, labels, environment;
-  bool detach = false, no_keep = false, no_auto_providers = false, auto_providers = false, no_tty = false, tty = false, no_warnings = false;
+  bool detach = false, no_keep = false, no_auto_providers = false, auto_providers = false, no_warnings = false;
+  std::optional<bool> tty;  // unset: as stdin and stdout are
   Format format = Format::table;
 };
 
@@ -91,6 +95,12 @@ absl::Status fill_providers(Context& context, GatewayClient& client, const Optio
   return absl::OkStatus();
 }
 
+/// Whether nobody attaches: asked for, or there is neither a command nor somebody to type one.
+bool detaches(const Context& context, const Options& options) {
+  const bool attended = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+  return options.detach || (!options.no_keep && !context.flags().trailing && !attended);
+}
+
 absl::StatusOr<v1::CreateSandboxRequest> make_request(Context& context, const Options& options) {
   auto request = context.scoped<v1::CreateSandboxRequest>();
   request.set_name(options.name);
@@ -98,7 +108,8 @@ absl::StatusOr<v1::CreateSandboxRequest> make_request(Context& context, const Op
   if (auto filled = fill_pairs(options, request); !filled.ok()) return filled;
   auto& spec = *request.mutable_spec();
   for (const auto& word : context.flags().trailing.value_or(std::vector<std::string>{})) spec.add_command(word);
-  spec.set_tty(options.tty && !options.no_tty);
+  spec.set_tty(options.tty.value_or(isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1));
+  request.set_await_main_process_attachment(options.format == Format::table && !detaches(context, options));
   spec.set_restart_policy(options.restart_policy == "always"       ? v1::SANDBOX_RESTART_POLICY_ALWAYS
                           : options.restart_policy == "on-failure" ? v1::SANDBOX_RESTART_POLICY_ON_FAILURE
                                                                    : v1::SANDBOX_RESTART_POLICY_NEVER);
@@ -190,9 +201,13 @@ class Provisioning {
 };
 
 absl::StatusOr<int> create(Context& context, const Options& options) {
-  if (context.flags().trailing && !options.detach) {
-    return absl::UnimplementedError(
-        "this version cannot attach to the main process yet; add --detach and follow it with `openshell logs` or `openshell sandbox exec`");
+  const bool attached = options.format == Format::table && !detaches(context, options);
+  if (context.flags().trailing && !options.detach && !attached) {
+    return absl::InvalidArgumentError(
+        "structured output cannot be combined with an attached trailing command; use table output to stream the command or add --detach");
+  }
+  if (attached) {
+    if (auto program = find_ssh_program(); !program.ok()) return program.status();
   }
   auto request = make_request(context, options);
   if (!request.ok()) return request.status();
@@ -227,7 +242,12 @@ absl::StatusOr<int> create(Context& context, const Options& options) {
     watch.add_log_sources("gateway");
     provisioning.ended((*client)->watch(watch, [&](const v1::SandboxStreamEvent& event) { return provisioning.take(event); }));
   }
-  if (!provisioning.outcome().ok()) return provisioning.outcome();
+  if (!provisioning.outcome().ok()) {
+    const bool retained = provisioning.sandbox().status().provisioning().has_timeout_time();
+    if (options.no_keep && provisioning.sandbox().status().phase() == v1::SANDBOX_PHASE_ERROR && !retained) delete_quietly(context, name);
+    return provisioning.outcome();
+  }
+  if (attached) return run_in_foreground(context, {name, request->spec().tty(), options.no_keep});
   if (structured) {
     auto document = sandbox_document(provisioning.sandbox());
     json::object urls;
@@ -254,16 +274,18 @@ void add_sandbox_create(CLI::App& sandbox, Action& chosen) {
   command->add_option("--memory", o->memory, "512Mi, 4G")->excludes(stored);
   command->add_option("--restart-policy", o->restart_policy)->check(CLI::IsMember({"never", "on-failure", "always"}));
   auto* no_keep = command->add_flag("--no-keep", o->no_keep, "Delete it when its main process ends");
-  command->add_flag("--detach", o->detach, "Return as soon as it is ready");
-  command->add_flag("--tty", o->tty);
-  command->add_flag("--no-tty", o->no_tty);
+  command->add_flag("--detach", o->detach, "Return as soon as it is ready; otherwise the command after -- runs in the foreground");
+  auto* tty = command->add_flag("--tty,!--no-tty", o->tty, "The main process gets a terminal; default: if stdin and stdout are one");
   command->add_flag("--auto-providers", o->auto_providers);
   command->add_flag("--no-auto-providers", o->no_auto_providers);
   command->add_flag("--no-credential-warnings", o->no_warnings);
   add_output_option(*command, o->format);
   no_keep->excludes("--output");
   command->footer("After -- the main process, exact words; the login shell where there is none.");
-  command->callback([&chosen, o] { chosen = [o](Context& c) { return create(c, *o); }; });
+  command->callback([&chosen, o, tty] {
+    if (tty->count() == 0) o->tty.reset();  // the parser writes "off" for a flag that is not there
+    chosen = [o](Context& c) { return create(c, *o); };
+  });
 }
 
 }  // namespace openshell::cli

@@ -122,10 +122,12 @@ class MainSession::Impl : public std::enable_shared_from_this<Impl> {
     return with([&](Actions& actions) -> absl::StatusOr<std::uint64_t> {
       if (!closed_.ok()) return absl::FailedPreconditionError(closed_.message());
       if (process_id_.empty()) return absl::FailedPreconditionError("the main process was not started");
+      const bool awaited = expectation_ == Expectation::declared || expectation_ == Expectation::pending;
       expectation_ = Expectation::satisfied;
       holding_for_declared_ = false;
       const auto number = ++last_number_;
       auto& follower = followers_[number];
+      follower.served = awaited;
       follower.cursor = log_.first();
       follower.behind = log_.bytes();
       follower.last_read = Clock::now();
@@ -163,9 +165,11 @@ class MainSession::Impl : public std::enable_shared_from_this<Impl> {
 
   absl::Status acquire(std::uint64_t number) {
     return with([&](Actions&) -> absl::Status {
-      if (followers_.count(number) == 0) return absl::CancelledError("the attachment was ended");
+      const auto found = followers_.find(number);
+      if (found == followers_.end()) return absl::CancelledError("the attachment was ended");
       if (owner_ != 0 && owner_ != number) return absl::FailedPreconditionError("canonical main process already has an input owner");
       owner_ = number;
+      found->second.served = true;
       return absl::OkStatus();
     });
   }
@@ -222,6 +226,7 @@ class MainSession::Impl : public std::enable_shared_from_this<Impl> {
     std::uint64_t cursor = 0;
     std::size_t behind = 0;  // bytes of the log it has not read
     Clock::time_point last_read;
+    bool served = false;   // no mere viewer: it is or was the input owner, or was awaited. The process waits for it
     bool overrun = false;  // it stalled: no more is waited for it
     bool told_exit = false;
     std::shared_ptr<ReadDone> reader;
@@ -286,11 +291,16 @@ class MainSession::Impl : public std::enable_shared_from_this<Impl> {
   bool held() {
     const std::size_t mark = limits_.retained_bytes / 2;
     if (holding_for_declared_ && log_.bytes() >= mark) return true;
-    const auto found = followers_.find(owner_);
-    if (found == followers_.end() || found->second.behind < mark || found->second.overrun) return false;
-    const auto idle = Clock::now() - found->second.last_read;
+    bool waits = false;
+    for (auto& [number, follower] : followers_) waits = holds_back(follower, mark) || waits;
+    return waits;
+  }
+
+  bool holds_back(Follower& follower, std::size_t mark) {
+    if (!follower.served || follower.overrun || follower.behind < mark) return false;
+    const auto idle = Clock::now() - follower.last_read;
     if (idle >= limits_.stalled) {
-      found->second.overrun = true;
+      follower.overrun = true;
       return false;
     }
     if (!std::exchange(checking_stall_, true)) {

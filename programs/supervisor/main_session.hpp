@@ -24,8 +24,8 @@ class MainAttachment;
 
 /// Reads main from its first byte on, keeps the newest 1 MiB, and lets clients follow. One input owner at a time. Any thread.
 ///
-/// Back-pressure: a client that reads is never overrun. While the input owner (or a declared attachment that is still awaited) lags, the
-/// process waits; one that reads nothing for `stalled` is overrun and told so. Viewers never slow the process.
+/// Back-pressure: a client that is or was the input owner, or that was declared, is never overrun while it reads: the process waits for it.
+/// One that reads nothing for `stalled` is overrun and told so. Viewers never slow the process.
 ///
 /// Exit: behind all output, and only when the gateway has acknowledged it (`acknowledged`). Output and exit stay here for later clients;
 /// what a declared attachment changes is that the end of the sandbox waits for it (`drain`).

@@ -176,6 +176,7 @@ TEST_F(MainSessionTest, TheInputOwnerSlowsTheProcessInsteadOfLosingItsOutput) {
   start(false, limits);
   auto owner = attach();
   ASSERT_TRUE(owner->acquire_input().ok());
+  owner->release_input();  // its own input has ended (`create -- CMD < /dev/null`), its interest in the output has not
   std::string expected;
   for (int i = 0; i < 300; ++i) {
     const std::string piece(10'000, static_cast<char>('a' + i % 26));
