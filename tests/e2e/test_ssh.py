@@ -514,12 +514,12 @@ def test_packets_of_no_size_do_not_keep_the_server_busy(gateway, ssh, hostile):
         transport = hostile()
         with pytest.raises((paramiko.SSHException, EOFError)):
             channel = transport.open_channel("session", window_size=2**31, max_packet_size=size, timeout=20)
-            channel.exec_command("head -c 100000 /dev/zero; sleep 60")
+            channel.exec_command("yes | head -c 100000; sleep 60")
         wait_until(lambda: not transport.is_active(), what="the end of the connection")
         assert run_ssh(gateway, ssh, "echo fine").stdout == b"fine\n"
     transport = hostile()
     channel = transport.open_channel("session", window_size=2**31, max_packet_size=1024)
-    channel.exec_command("head -c 100000 /dev/zero")
+    channel.exec_command("yes | head -c 100000")
     received = b""
     while piece := channel.recv(65536):
         received += piece
