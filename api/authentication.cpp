@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "observability/text.hpp"
-#include "pki/certificate.hpp"
 
 namespace openshell::api {
 namespace {
@@ -27,15 +26,6 @@ Identity local_user() {
           {"openshell-user", "openshell-admin"},
           {"openshell:all"},
           Identity::Source::kLocalDev};
-}
-
-Identity certificate_identity(const pki::Certificate& certificate) {
-  Identity who;
-  who.display_name = certificate.common_name();
-  who.subject = who.display_name.empty() ? "unknown" : who.display_name;
-  who.roles = certificate.organizational_units();
-  who.source = Identity::Source::kMtls;
-  return who;
 }
 
 }  // namespace
@@ -66,12 +56,12 @@ void Authenticator::user_by_bearer(std::string_view token, std::function<void(ab
 
 absl::StatusOr<Principal> Authenticator::without_bearer(const CallFacts& facts) const {
   if (!facts.certificate_pem.empty()) {
-    auto certificate = pki::Certificate::from_pem(facts.certificate_pem);
-    if (!certificate.ok()) return absl::UnauthenticatedError("client certificate can not be read");
-    const Identity who = certificate_identity(*certificate);
+    const auto holder = certificates_->holder_of(facts.certificate_pem);
+    if (!holder.ok()) return holder.status();
+    const Identity& who = holder->identity;
     // A supervisor's own certificate never makes it a user, so that one that drops its bearer is nobody.
     const bool supervisor = holds(who.roles, kSandboxUnit);
-    if (config_.operators && !supervisor && holds(who.roles, kOperatorUnit)) return Operator{who, certificate->sha256()};
+    if (config_.operators && !supervisor && holds(who.roles, kOperatorUnit)) return Operator{who, holder->sha256};
     if (config_.mtls_users && !supervisor) return User{who};
   }
   if (config_.allow_unauthenticated_users) return User{local_user()};

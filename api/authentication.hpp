@@ -13,6 +13,7 @@
 
 #include "api/authorization.hpp"
 #include "api/call_context.hpp"
+#include "api/known_certificates.hpp"
 #include "api/oidc/issuer.hpp"
 #include "api/sandbox_identities.hpp"
 #include "api/tokens.hpp"
@@ -51,6 +52,7 @@ class Authenticator {
   const TokenAuthority* tokens_;
   SandboxIdentities* sandboxes_;
   oidc::Issuer* issuer_;
+  std::shared_ptr<KnownCertificates> certificates_ = std::make_shared<KnownCertificates>();
 };
 
 }  // namespace openshell::api

@@ -46,6 +46,7 @@ constexpr int kExitStopped = 143;
 constexpr auto kMainGrace = 5s;           // SIGTERM to main before the whole boundary is ended
 constexpr auto kTerminateDeadline = 60s;  // the runtime's own grace is inside
 constexpr auto kFlush = 2s;
+constexpr std::chrono::milliseconds kFlushWithoutSession{200};
 constexpr auto kFirstExitRetry = 250ms;
 constexpr auto kLongestExitRetry = 2'000ms;
 constexpr auto kReportTimeout = 15s;
@@ -464,7 +465,8 @@ class Process {
     }
     if (main_code_ && !main_reported_ && gateway_) {
       caf::scoped_actor self{system_};
-      self->request(gateway_, kFlush, exited_atom::value, static_cast<std::int32_t>(*main_code_)).receive([] {}, [](const caf::error&) {});
+      self->request(gateway_, patience(kFlush), exited_atom::value, static_cast<std::int32_t>(*main_code_))
+          .receive([] {}, [](const caf::error&) {});
     }
     if (acceptor_) acceptor_->stop();
     if (dns_) dns_->stop();
@@ -485,6 +487,7 @@ class Process {
         while (told && !main_code_) {
           auto event = events_.pop(until);
           if (!event) break;
+          if (const auto* changed = std::get_if<SessionChanged>(&*event)) session_up_ = changed->connected;
           if (const auto* exit = std::get_if<MainExit>(&*event); exit && exit->known) main_code_ = exit->code;
           if (const auto* exit = std::get_if<MainExit>(&*event); exit && !exit->known) break;
         }
@@ -510,10 +513,18 @@ class Process {
     caf::scoped_actor self{system_};
     const auto ignore = [](const caf::error&) {};
     if (root_) {
-      self->request(root_, 2 * kFlush + 1s, flush_atom::value).receive([] {}, ignore);
+      self->request(root_, patience(2 * kFlush + 1s), flush_atom::value).receive([] {}, ignore);
     } else if (log_push_) {
       self->request(log_push_, kFlush, stop_atom::value).receive([] {}, ignore);
     }
+  }
+
+  /// How long the end waits for the gateway: a gateway whose session has ended is ending itself, as a rule, and waits for us.
+  std::chrono::milliseconds patience(std::chrono::milliseconds with_session) {
+    while (const auto event = events_.pop(std::chrono::steady_clock::now())) {
+      if (const auto* changed = std::get_if<SessionChanged>(&*event)) session_up_ = changed->connected;
+    }
+    return session_up_ ? with_session : std::min(with_session, kFlushWithoutSession);
   }
 
   const Options& options_;

@@ -149,5 +149,24 @@ TEST_F(Authentication, WithAnIssuerTheBearerAloneDecides) {
   EXPECT_TRUE(supervisor.ok() && std::holds_alternative<SandboxCaller>(*supervisor)) << "a launch token is none of the issuer's";
 }
 
+// The answer from memory is the answer, the bound holds, and what is no certificate is neither answered nor kept.
+TEST(KnownCertificates, AHolderIsReadOnceAndTheBoundHolds) {
+  KnownCertificates known;
+  const std::string ada = certificate("ada", {"openshell-user"}), bob = certificate("bob", {});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(known.holder_of(ada)->identity.subject, "ada");
+    EXPECT_EQ(known.holder_of(ada)->identity.roles, std::vector<std::string>{"openshell-user"});
+    EXPECT_EQ(known.holder_of(bob)->identity.subject, "bob");
+  }
+  EXPECT_EQ(known.size(), 2U);
+  EXPECT_EQ(known.holder_of("no certificate").status().code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(known.size(), 2U);
+  // Text behind the certificate makes another key of the same holder.
+  for (std::size_t i = 2; i < KnownCertificates::kMax; ++i) ASSERT_TRUE(known.holder_of(ada + std::string(i, '\n')).ok());
+  EXPECT_EQ(known.size(), KnownCertificates::kMax);
+  EXPECT_EQ(known.holder_of(ada + "\n")->identity.subject, "ada");
+  EXPECT_EQ(known.size(), 1U);
+}
+
 }  // namespace
 }  // namespace openshell::api
