@@ -56,6 +56,11 @@ bool CallContext::platform_admin() const {
   return std::find(roles.begin(), roles.end(), admin_role) != roles.end();
 }
 
+std::string CallContext::hint(const std::string& name) const {
+  const auto found = hints.find(name);
+  return found == hints.end() ? std::string{} : found->second;
+}
+
 std::string CallContext::actor() const {
   if (const auto* who = identity()) return who->subject;
   if (const auto* caller = sandbox()) return cat("sandbox:", caller->id.str());

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,11 +58,14 @@ struct CallContext {
   std::string peer;        ///< caller's address for logs: "127.0.0.1:40312", "unix"
   std::string request_id;  ///< x-request-id of the caller, else a new UUID
   std::chrono::system_clock::time_point deadline = std::chrono::system_clock::time_point::max();
-  bool rbac = false;  ///< roles are configured (OIDC); without them every user is platform admin
+  std::map<std::string, std::string> hints;  ///< what the caller announced: request metadata that begins with `openshell-`, first values
+  bool rbac = false;                         ///< roles are configured (OIDC); without them every user is platform admin
   std::string admin_role;
 
   [[nodiscard]] const SandboxCaller* sandbox() const { return std::get_if<SandboxCaller>(&principal); }
   [[nodiscard]] const Identity* identity() const;  ///< of a User or an Operator
+  /// The hint of that name, or "".
+  [[nodiscard]] std::string hint(const std::string& name) const;
   /// User or operator who may do everything in every workspace. False for sandboxes.
   [[nodiscard]] bool platform_admin() const;
   /// The one who did it, for audit records and `created_by`: subject, or "sandbox:<id>".

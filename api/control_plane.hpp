@@ -28,12 +28,21 @@ namespace openshell::api {
 class Router;
 class TokenAuthority;
 
+/// What CreateSshSession tells of this gateway.
+struct SshSettings {
+  std::string gateway_host = "127.0.0.1";  ///< as bound; clients put in what they reached it by
+  std::uint32_t gateway_port = 0;
+  bool tls = false;
+  std::chrono::seconds session_ttl{86'400};  ///< 0: sessions do not expire
+};
+
 struct ControlPlaneOptions {
   storage::Store* store = nullptr;         ///< outlives the control plane, as do the next three
   const TokenAuthority* tokens = nullptr;  ///< null: no signing key configured; a launch is then FAILED_PRECONDITION
   const providers::CredentialStore* credentials = nullptr;
   drivers::ComputeDriver* driver = nullptr;  ///< made and probed by the program
   drivers::SupervisorSettings supervisor;    ///< for each launch
+  SshSettings ssh;
   /// Seconds without the gateway after which a supervisor ends its workload; 0: never.
   std::uint32_t gateway_outage_limit_secs = 120;
   std::string gateway_name = "openshell";

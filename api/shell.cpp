@@ -56,6 +56,15 @@ std::vector<std::string> metadata(const grpc::CallbackServerContext& ctx, const 
   return values;
 }
 
+/// gRPC bounds the metadata of a call (8 KiB), so these are few and short.
+std::map<std::string, std::string> hints(const grpc::CallbackServerContext& ctx) {
+  std::map<std::string, std::string> out;
+  for (const auto& [key, value] : ctx.client_metadata()) {
+    if (key.starts_with("openshell-")) out.emplace(std::string{key.data(), key.size()}, std::string{value.data(), value.size()});
+  }
+  return out;
+}
+
 std::string peer_certificate(const grpc::CallbackServerContext& ctx) {
   const auto auth = ctx.auth_context();
   if (!auth || !auth->IsPeerAuthenticated()) return {};
@@ -90,6 +99,7 @@ class GenericService final : public grpc::CallbackGenericService {
     context->method = path.substr(kServicePrefix.size());
     context->peer = options_.caller_address ? options_.caller_address(ctx.peer()) : ctx.peer();
     context->deadline = ctx.deadline();
+    context->hints = hints(ctx);
     context->rbac = options_.roles.configured;
     context->admin_role = options_.roles.admin_role;
     const MethodRule* rule = options_.table->find(context->method);

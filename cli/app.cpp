@@ -75,6 +75,8 @@ int run(int argc, char** argv) {
   add_rule_commands(app, chosen);
   add_settings_commands(app, chosen);
   add_provider_commands(app, chosen);
+  add_forward_commands(app, chosen);
+  add_ssh_proxy(app, chosen);
   add_gateway_commands(app, chosen);
   fall_through(app);
   // The parser would mix the words after `--` with the positionals before it, so it never sees them.

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/ssh/byte_forward.hpp"
 #include "openshell.grpc.pb.h"
 #include "rpc_status.pb.h"
 
@@ -169,7 +170,7 @@ struct GatewayClient::Connection {
   }
 };
 
-GatewayClient::GatewayClient(std::unique_ptr<Connection> connection) : connection_{std::move(connection)} {}
+GatewayClient::GatewayClient(std::shared_ptr<Connection> connection) : connection_{std::move(connection)} {}
 GatewayClient::GatewayClient(GatewayClient&&) noexcept = default;
 GatewayClient::~GatewayClient() = default;
 
@@ -183,7 +184,7 @@ absl::StatusOr<GatewayClient> GatewayClient::open(const Target& target) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  auto connection = std::make_unique<Connection>();
+  auto connection = std::make_shared<Connection>();
   connection->where = absl::StrCat("'", target.name, "' at ", target.endpoint);
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
   if (!target.bearer.empty()) interceptors.push_back(std::make_unique<BearerFactory>(target.bearer));
@@ -267,6 +268,58 @@ absl::Status GatewayClient::exec_interactive(const v1::ExecSandboxRequest& start
   while (call->stream->Read(&event)) take(event);
   const auto status = answer(call->stream->Finish());
   return !call->input_error.ok() ? call->input_error : connection_->explained(status);
+}
+
+namespace {
+
+/// A ForwardTcp call. It announces that it knows the empty frame, which is the end of the target's output while ours goes on.
+class ForwardCall final : public ByteForward {
+ public:
+  ForwardCall(v1::OpenShell::Stub& stub, std::shared_ptr<void> keep, std::function<absl::Status(const absl::Status&)> explain)
+      : keep_{std::move(keep)}, explain_{std::move(explain)} {
+    context_.AddMetadata("openshell-half-close", "1");
+    stream_ = stub.ForwardTcp(&context_);
+  }
+  ~ForwardCall() override {
+    if (finished_) return;
+    context_.TryCancel();
+    (void)stream_->Finish();
+  }
+  void begin(const v1::TcpForwardInit& init) {
+    v1::TcpForwardFrame frame;
+    *frame.mutable_init() = init;
+    stream_->Write(frame);
+  }
+  bool write(std::string bytes) override {
+    v1::TcpForwardFrame frame;
+    frame.set_data(std::move(bytes));
+    return stream_->Write(frame);
+  }
+  void end_output() override { stream_->WritesDone(); }
+  absl::StatusOr<std::optional<std::string>> read() override {
+    v1::TcpForwardFrame frame;
+    if (stream_->Read(&frame)) return std::optional{std::move(*frame.mutable_data())};
+    finished_ = true;
+    if (const auto status = explain_(answer(stream_->Finish())); !status.ok()) return status;
+    return std::optional<std::string>{};
+  }
+  void cancel() override { context_.TryCancel(); }
+
+ private:
+  const std::shared_ptr<void> keep_;
+  const std::function<absl::Status(const absl::Status&)> explain_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::TcpForwardFrame, v1::TcpForwardFrame>> stream_;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<ByteForward> GatewayClient::open_forward(const v1::TcpForwardInit& init) {
+  auto call = std::make_shared<ForwardCall>(
+      *connection_->stub, connection_, [connection = connection_](const absl::Status& status) { return connection->explained(status); });
+  call->begin(init);
+  return call;
 }
 
 }  // namespace openshell::cli

@@ -47,7 +47,9 @@
   X(edit_draft_chunk, EditDraftChunk, EditDraftChunkRequest, EditDraftChunkResponse)                              \
   X(undo_draft_chunk, UndoDraftChunk, UndoDraftChunkRequest, UndoDraftChunkResponse)                              \
   X(clear_draft_chunks, ClearDraftChunks, ClearDraftChunksRequest, ClearDraftChunksResponse)                      \
-  X(get_logs, GetSandboxLogs, GetSandboxLogsRequest, GetSandboxLogsResponse)
+  X(get_logs, GetSandboxLogs, GetSandboxLogsRequest, GetSandboxLogsResponse)                                      \
+  X(create_ssh_session, CreateSshSession, CreateSshSessionRequest, CreateSshSessionResponse)                      \
+  X(revoke_ssh_session, RevokeSshSession, RevokeSshSessionRequest, RevokeSshSessionResponse)
 
 namespace openshell::v1 {
 #define X(function, rpc, request, response) \
@@ -60,6 +62,7 @@ class ExecSandboxInput;
 class ExecSandboxEvent;
 class WatchSandboxRequest;
 class SandboxStreamEvent;
+class TcpForwardInit;
 }  // namespace openshell::v1
 namespace openshell::sandbox::v1 {
 class GetSandboxConfigRequest;
@@ -69,6 +72,8 @@ class GetGatewayConfigResponse;
 }  // namespace openshell::sandbox::v1
 
 namespace openshell::cli {
+
+class ByteForward;  // cli/ssh/byte_forward.hpp
 
 /// How to reach a gateway: where, and as whom.
 struct Target {
@@ -115,10 +120,13 @@ class GatewayClient {
   using NextInput = std::function<absl::StatusOr<std::optional<ExecInput>>()>;
   absl::Status exec_interactive(const v1::ExecSandboxRequest& start, const NextInput& next, const TakeOutput& take);
 
+  /// ForwardTcp; its first frame is sent, and the call keeps the connection.
+  std::shared_ptr<ByteForward> open_forward(const v1::TcpForwardInit& init);
+
  private:
   struct Connection;
-  explicit GatewayClient(std::unique_ptr<Connection> connection);
-  std::unique_ptr<Connection> connection_;
+  explicit GatewayClient(std::shared_ptr<Connection> connection);
+  std::shared_ptr<Connection> connection_;
 };
 
 }  // namespace openshell::cli

@@ -1,5 +1,6 @@
 #include "actors/gateway/records.hpp"
 
+#include "actors/gateway/ssh_session_rows.hpp"
 #include "observability/text.hpp"
 
 namespace openshell::gateway {
@@ -217,7 +218,8 @@ absl::StatusOr<StoredSandboxes> load_all(Transaction& tx) {
 std::vector<RowWrite> removal_of(const records::SandboxRecord& record) {
   const auto& id = record.sandbox().metadata().id();
   std::vector<RowWrite> writes;
-  for (auto type : {types::kSandboxPolicy, types::kSandboxSettings, types::kDraftPolicyChunk, row_types::kReceipt}) {
+  for (auto type :
+       {types::kSandboxPolicy, types::kSandboxSettings, types::kDraftPolicyChunk, row_types::kReceipt, row_types::kSshSession}) {
     RowWrite write{RowWrite::Kind::erase_scope, {}, {}};
     write.row.type = std::string{type};
     write.row.scope = id;

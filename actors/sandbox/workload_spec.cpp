@@ -1,6 +1,7 @@
 #include "actors/sandbox/workload_spec.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -13,6 +14,18 @@ namespace {
 
 absl::Status no_shell() {
   return absl::NotFoundError("sandbox image does not provide an executable shell at /bin/bash, /usr/bin/bash, or /bin/sh");
+}
+
+/// The image's own SFTP server: the helper is a process of the workload like any other, confined as all are.
+absl::StatusOr<std::string> helper_program(const std::string& name, bool terminal) {
+  if (name != "sftp") return absl::InvalidArgumentError("unknown runtime helper");
+  if (terminal) return absl::InvalidArgumentError("the sftp helper takes no terminal");
+  for (const char* path :
+       {"/usr/lib/openssh/sftp-server", "/usr/lib/ssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/libexec/sftp-server"}) {
+    if (::access(path, X_OK) == 0) return std::string{path};
+  }
+  return absl::NotFoundError(
+      "the sandbox's image has no sftp-server (Debian: openssh-sftp-server); use `openshell sandbox upload` and `download` instead");
 }
 
 EnvironmentInputs inputs_of(const WorkloadFrame& frame, const std::optional<std::string>& workdir) {
@@ -75,10 +88,14 @@ absl::StatusOr<WorkloadCommand> main_command(const WorkloadFrame& frame, const b
 }
 
 absl::StatusOr<WorkloadCommand> exec_command(const WorkloadFrame& frame, const boundary::ExecSpec& spec) {
-  if (spec.runtime_helper) return absl::UnimplementedError("the sftp helper is not built into this runtime");
   WorkloadCommand command;
   command.terminal = spec.pty;
-  if (spec.shell) {
+  if (spec.runtime_helper) {
+    auto program = helper_program(*spec.runtime_helper, spec.pty);
+    if (!program.ok()) return program.status();
+    command.program = *program;
+    command.arguments = {*program};
+  } else if (spec.shell) {
     if (frame.shell.empty()) return no_shell();
     command.program = frame.shell;
     command.arguments = {frame.shell};

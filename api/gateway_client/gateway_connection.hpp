@@ -32,7 +32,8 @@ struct GatewayOptions {
   std::string tls_server_name;  ///< overrides the name in the endpoint; empty: none
   std::string sandbox_id;
   std::string sandbox_name;
-  std::string instance_id;  ///< of this supervisor process (UUID)
+  std::string instance_id;   ///< of this supervisor process (UUID)
+  std::string ssh_host_key;  ///< fingerprint of its SSH server's key, told with each session; empty: it has none
 };
 
 /// The one HTTP/2 connection to the gateway, shared by unary calls, the session, relays and logs. Any thread.

@@ -20,6 +20,7 @@ class SessionStream::Call final : public grpc::ClientBidiReactor<v1::SupervisorM
       sink_({connection_, supervisor::SessionEvent::Ended{static_cast<int>(status.code()), std::string{status.message()}}});
       return;
     }
+    if (const auto& key = gateway.options().ssh_host_key; !key.empty()) context_.AddMetadata("openshell-ssh-host-key", key);
     self_ = shared_from_this();
     gateway.stub().rpc->async()->ConnectSupervisor(&context_, this);
     AddHold();

@@ -14,6 +14,7 @@
 #include "actors/gateway/gateway_tree.hpp"
 #include "actors/supervision/sleeping_scheduler.hpp"
 #include "api/sandboxes/plane.hpp"
+#include "api/sandboxes/ssh_sessions.hpp"
 #include "api/tokens.hpp"
 #include "drivers/driver.hpp"
 #include "observability/log.hpp"
@@ -66,7 +67,8 @@ class ActorPlane : public ControlPlane {
     };
     system_.await_actors_before_shutdown(false);  // timers of execs that ended long ago are not waited for; the tree is joined
     tree_ = std::make_unique<gateway::GatewayTree>(system_, std::move(tree));
-    plane_ = std::make_shared<const Plane>(Plane{system_, options_.store, tree_->actors(), options_.config_push});
+    plane_ = std::make_shared<const Plane>(
+        Plane{system_, options_.store, tree_->actors(), options_.config_push, options_.ssh, std::make_shared<ForwardSlots>()});
   }
 
   ~ActorPlane() override {
@@ -81,6 +83,8 @@ class ActorPlane : public ControlPlane {
     add_watch_handlers(router, plane_);
     add_session_handlers(router, plane_);
     add_exec_handlers(router, plane_);
+    add_ssh_handlers(router, plane_);
+    add_forward_handlers(router, plane_);
   }
 
   void start() override {
@@ -88,6 +92,7 @@ class ActorPlane : public ControlPlane {
     const auto loaded = tree_->load(&warnings);
     for (const auto& warning : warnings) log::warning("a stored sandbox is left out", {{"why", warning}});
     if (!loaded.ok()) log::error("stored sandboxes cannot be read", {{"why", loaded.ToString()}});
+    sweep_ssh_sessions(plane_);
   }
 
   absl::Status shutdown(std::chrono::seconds limit) override {

@@ -9,6 +9,7 @@
 
 #include "actors/gateway/gateway_tree.hpp"
 #include "api/call_context.hpp"
+#include "api/control_plane.hpp"
 #include "api/errors.hpp"
 #include "api/sandboxes/ask.hpp"
 #include "api/service.hpp"
@@ -24,12 +25,16 @@ using gateway::Ask;
 using gateway::Caller;
 using gateway::SandboxHandle;
 
+class ForwardSlots;  // api/sandboxes/ssh_sessions.hpp
+
 /// Lives until the server has ended.
 struct Plane {
   caf::actor_system& system;
   storage::Store* store;
   gateway::TreeActors actors;
   bool config_push = true;
+  SshSettings ssh;
+  std::shared_ptr<ForwardSlots> forwards;  ///< connections of ForwardTcp
 };
 using PlanePtr = std::shared_ptr<const Plane>;
 
@@ -65,5 +70,10 @@ void add_draft_handlers(Router& router, const PlanePtr& plane);
 void add_watch_handlers(Router& router, const PlanePtr& plane);
 void add_session_handlers(Router& router, const PlanePtr& plane);
 void add_exec_handlers(Router& router, const PlanePtr& plane);
+void add_ssh_handlers(Router& router, const PlanePtr& plane);
+void add_forward_handlers(Router& router, const PlanePtr& plane);
+
+/// Deletes expired and revoked SSH sessions now and every hour, until the timer ends.
+void sweep_ssh_sessions(const PlanePtr& plane);
 
 }  // namespace openshell::api

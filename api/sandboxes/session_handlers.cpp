@@ -5,11 +5,20 @@
 #include "actors/gateway/relay_pipe.hpp"
 #include "actors/gateway/supervisor_link.hpp"
 #include "api/sandboxes/plane.hpp"
+#include "api/sandboxes/ssh_sessions.hpp"
+#include "observability/log.hpp"
 
 namespace openshell::api {
 namespace {
 
 inline constexpr std::size_t kRelayChunk = 16'384;  ///< bytes of one frame towards a supervisor
+
+/// The fingerprint of a supervisor's SSH host key as it may be handed to clients; "" where there is none or it is not one.
+std::string host_key(const std::string& announced) {
+  if (announced.empty() || check_host_key_fingerprint(announced)) return announced;
+  log::warning("a supervisor announced a host key fingerprint that is none", {{"bytes", std::to_string(announced.size())}});
+  return {};
+}
 
 /// One ConnectSupervisor stream.
 class SessionCall : public gateway::SupervisorLink, public std::enable_shared_from_this<SessionCall> {
@@ -46,6 +55,7 @@ class SessionCall : public gateway::SupervisorLink, public std::enable_shared_fr
     offer.instance_id = hello.instance_id();
     offer.connection_epoch = hello.connection_epoch();
     offer.provider_readiness = hello.supports_provider_readiness();
+    offer.host_key_fingerprint = host_key(ctx_->hint("openshell-ssh-host-key"));
     offer.config_push = hello.supports_config_push() && plane_->config_push;
     offer.link = shared_from_this();
     with_own_sandbox(

@@ -24,6 +24,8 @@ void add_policy_commands(CLI::App& root, Action& chosen);    // policy set, upda
 void add_rule_commands(CLI::App& root, Action& chosen);      // rule get, approve, reject, approve-all, undo, clear, history
 void add_settings_commands(CLI::App& root, Action& chosen);  // settings get, set, delete
 void add_provider_commands(CLI::App& root, Action& chosen);  // provider create, get, list, delete
+void add_forward_commands(CLI::App& root, Action& chosen);   // forward start, stop, list, service
+void add_ssh_proxy(CLI::App& root, Action& chosen);          // ssh-proxy, and what ssh itself runs beside it
 
 // Parts of `gateway`.
 void add_login_commands(CLI::App& gateway, Action& chosen);
@@ -39,7 +41,13 @@ void add_sandbox_template(CLI::App& sandbox, Action& chosen);
 void add_sandbox_watch(CLI::App& sandbox, Action& chosen);
 // And of `policy`.
 void add_policy_update(CLI::App& policy, Action& chosen);
-void add_policy_questions(CLI::App& policy, Action& chosen);  // explain, diff
+void add_policy_questions(CLI::App& policy, Action& chosen);   // explain, diff
+void add_sandbox_connect(CLI::App& sandbox, Action& chosen);   // connect, ssh-config
+void add_sandbox_transfer(CLI::App& sandbox, Action& chosen);  // upload, download
+void add_forward_service(CLI::App& forward, Action& chosen);
+
+/// Ends the background forwards of a sandbox that is being stopped or deleted, one line for each on stderr.
+void stop_forwards(Context& context, const std::string& sandbox);
 
 /// -o, --output table|yaml|json into `format`, and `-o` alone for table.
 void add_output_option(CLI::App& command, Format& format);

@@ -198,6 +198,7 @@ absl::StatusOr<std::vector<std::string>> all_names(Context& context, GatewayClie
 }
 
 absl::Status delete_one(Context& context, GatewayClient& client, const std::string& name) {
+  stop_forwards(context, name);
   auto request = context.scoped<v1::DeleteSandboxRequest>();
   request.set_name(name);
   request.set_allow_missing(true);
@@ -281,6 +282,8 @@ void add_sandbox_commands(CLI::App& root, Action& chosen) {
   add_sandbox_exec(*sandbox, chosen);
   add_sandbox_provider(*sandbox, chosen);
   add_sandbox_template(*sandbox, chosen);
+  add_sandbox_connect(*sandbox, chosen);
+  add_sandbox_transfer(*sandbox, chosen);
 }
 
 }  // namespace openshell::cli

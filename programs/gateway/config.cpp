@@ -23,6 +23,7 @@ namespace {
 constexpr std::size_t kMaxSocketPath = 107;
 constexpr std::size_t kMaxResolvers = 8;
 constexpr std::uint64_t kMaxOutageSecs = std::numeric_limits<std::uint32_t>::max();  // what a supervisor's flag takes
+constexpr std::uint64_t kMaxSshSessionSecs = 315'360'000;
 
 absl::Status invalid(std::string text) { return absl::InvalidArgumentError(std::move(text)); }
 
@@ -105,7 +106,6 @@ class Merger {
     say(file_.server_sans || flags_.has("server-san"), "server_sans", kServices);
     say(file_.enable_loopback_service_http || flags_.has("enable-loopback-service-http"), "enable_loopback_service_http", kServices);
     say(file_.enable_websocket_tunnel || flags_.has("enable-websocket-tunnel"), "enable_websocket_tunnel", "there is no WebSocket tunnel");
-    say(file_.ssh_session_ttl_secs.has_value(), "ssh_session_ttl_secs", "there are no SSH sessions");
     say(file_.operator_socket.has_value(), "operator_socket", "there are no operator pages");
     say(file_.operator_bind_address.has_value(), "operator_bind_address", "there are no operator pages");
     say(file_.image_preparation_timeout_seconds.has_value(), "image_preparation_timeout_seconds", "no image is prepared");
@@ -137,6 +137,10 @@ class Merger {
       return invalid(
           cat("invalid gateway config field openshell.gateway.config_delivery_mode: '", delivery, "' is neither 'push' nor 'poll'"));
     out_.config_push = delivery == "push";
+    out_.ssh_session_ttl_secs = file_.ssh_session_ttl_secs.value_or(out_.ssh_session_ttl_secs);
+    if (out_.ssh_session_ttl_secs > kMaxSshSessionSecs)
+      return invalid(cat("invalid gateway config field openshell.gateway.ssh_session_ttl_secs: at most ", kMaxSshSessionSecs,
+                         " (ten years); 0 means that sessions do not expire"));
     out_.reported_version = file_.reported_version.value_or(std::string{kInterfaceVersion});
     const std::uint64_t outage = file_.gateway_outage_limit_secs.value_or(120);
     if (outage > kMaxOutageSecs)

@@ -68,6 +68,7 @@ struct GatewayConfig {
   drivers::ProcessDriverOptions process;  ///< without endpoint and CA, which are known once the port is bound
   std::string process_endpoint;           ///< operator's own endpoint for supervisors; empty: derived
   bool keep_on_shutdown = false;
+  std::uint64_t ssh_session_ttl_secs = 86'400;  ///< 0: sessions never expire
   std::vector<std::string> warnings;
 };
 

@@ -195,6 +195,7 @@ class RunningGateway final : public Gateway {
     options.supervisor = config_.supervisor;
     options.gateway_outage_limit_secs = config_.gateway_outage_limit_secs;
     options.gateway_name = config_.name;
+    options.ssh = {config_.bind.ip, front_->port(), config_.tls.has_value(), std::chrono::seconds { config_.ssh_session_ttl_secs }};
     options.keep_on_shutdown = config_.keep_on_shutdown;
     options.config_push = config_.config_push;
     options.policy_validation_failure_mode = config_.policy_validation_failure_mode;

@@ -154,7 +154,7 @@ absl::StatusOr<Options> parse_options(const std::vector<std::string>& arguments,
   out.poll_interval = interval_or_default(environment("OPENSHELL_POLICY_POLL_INTERVAL_SECS"));
   out.denial_flush_interval = interval_or_default(environment("OPENSHELL_DENIAL_FLUSH_INTERVAL_SECS"));
 
-  std::string ssh_socket;  // accepted and unused until there is an SSH server
+  from_environment("OPENSHELL_SSH_SOCKET_PATH", out.ssh_socket);
   const std::vector<std::pair<std::string, std::string*>> texts{{"--sandbox-id", &out.sandbox_id},
                                                                 {"--sandbox", &out.sandbox_name},
                                                                 {"--openshell-endpoint", &out.endpoint},
@@ -167,7 +167,7 @@ absl::StatusOr<Options> parse_options(const std::vector<std::string>& arguments,
                                                                 {"--main-exit-marker", &out.main_exit_marker},
                                                                 {"--health-socket-path", &out.health_socket},
                                                                 {"--additional-ca-bundle", &out.additional_ca_bundle},
-                                                                {"--ssh-socket-path", &ssh_socket}};
+                                                                {"--ssh-socket-path", &out.ssh_socket}};
   std::vector<std::string> trailing;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::string flag = arguments[i];

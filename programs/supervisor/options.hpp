@@ -33,6 +33,7 @@ struct Options {
   std::string ocsf_log_dir;  ///< empty: log_dir
   std::string main_exit_marker;
   std::string health_socket;
+  std::string ssh_socket;  ///< path, or `@name`; empty: no SSH server
   std::optional<int> parent_liveness_fd;
   std::optional<std::string> workdir;
   std::uint64_t timeout_secs = 0;

@@ -2,10 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "egress/ip_address.hpp"
+#include "egress/loopback_target.hpp"
 #include "programs/supervisor/exec_relay.hpp"
 
 namespace openshell::supervisor {
@@ -15,27 +14,7 @@ constexpr std::string_view kInternalPrefix = "openshell.";
 constexpr std::string_view kExecService = "openshell.exec/1";
 constexpr std::size_t kMaxServiceText = 128;
 
-bool loopback(const egress::IpAddress& address) {
-  if (address.is_v4()) return address.bytes()[0] == 127;
-  const auto& bytes = address.bytes();
-  return std::all_of(bytes.begin(), bytes.end() - 1, [](std::uint8_t byte) { return byte == 0; }) && bytes.back() == 1;
-}
-
 }  // namespace
-
-absl::StatusOr<std::string> check_tcp_target(const std::string& host, std::uint16_t port) {
-  if (port == 0) return absl::InvalidArgumentError("tcp target port must be between 1 and 65535");
-  std::string name = host;
-  name.erase(name.begin(), std::find_if(name.begin(), name.end(), [](unsigned char c) { return !std::isspace(c); }));
-  while (!name.empty() && std::isspace(static_cast<unsigned char>(name.back()))) name.pop_back();
-  if (name.empty()) return absl::InvalidArgumentError("tcp target host is required");
-  std::string lower = name;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (lower == "localhost") return std::string{"127.0.0.1"};
-  auto address = egress::IpAddress::parse(name);
-  if (!address.ok() || !loopback(address->unmapped())) return absl::InvalidArgumentError("tcp target host must be loopback");
-  return address->unmapped().str();
-}
 
 class Bridge : public std::enable_shared_from_this<Bridge> {
  public:
@@ -161,8 +140,8 @@ void Relays::open(RelayRequest request, std::function<void(std::string error)> o
     opened({});
     return open_exec(request.channel_id);
   }
-  if (!request.tcp) return fail("this supervisor has no SSH server");
   if (!ready) return fail("sandbox is not ready");
+  if (!request.tcp) return open_ssh(request.channel_id, opened);
   open_tcp(request, std::move(opened));
 }
 
@@ -176,7 +155,7 @@ void Relays::open_exec(const std::string& channel_id) {
 }
 
 void Relays::open_tcp(const RelayRequest& request, std::function<void(std::string error)> opened) {
-  auto host = check_tcp_target(request.tcp_host, request.tcp_port);
+  auto host = egress::loopback_target(request.tcp_host, request.tcp_port);
   if (!host.ok()) {
     forget(request.channel_id);
     return opened(std::string{host.status().message()});
@@ -190,13 +169,28 @@ void Relays::open_tcp(const RelayRequest& request, std::function<void(std::strin
           return opened(std::string{connected.message()});
         }
         opened({});
-        auto bridge = std::make_shared<Bridge>(self->open_relay_(channel_id), std::move(result->stream), self->timers_,
-                                               [self, channel_id] { self->forget(channel_id); });
-        self->keep(channel_id, [weak = std::weak_ptr{bridge}] {
-          if (auto alive = weak.lock()) alive->close();
-        });
-        bridge->run();
+        self->bridge(channel_id, std::move(result->stream));
       });
+}
+
+void Relays::open_ssh(const std::string& channel_id, const std::function<void(std::string error)>& opened) {
+  auto socket = dial_ssh_ ? dial_ssh_() : absl::UnavailableError("this supervisor has no SSH server");
+  if (!socket.ok()) {
+    forget(channel_id);
+    return opened(std::string{socket.status().message()});
+  }
+  opened({});
+  spdlog::info("ssh relay open (channel_id={})", channel_id);
+  bridge(channel_id, *std::move(socket));
+}
+
+void Relays::bridge(const std::string& channel_id, std::shared_ptr<egress::ByteStream> target) {
+  auto made = std::make_shared<Bridge>(open_relay_(channel_id), std::move(target), timers_,
+                                       [self = shared_from_this(), channel_id] { self->forget(channel_id); });
+  keep(channel_id, [weak = std::weak_ptr{made}] {
+    if (auto alive = weak.lock()) alive->close();
+  });
+  made->run();
 }
 
 void Relays::abort(const std::string& channel_id, const std::string& reason) {

@@ -12,15 +12,10 @@
 
 namespace openshell::supervisor {
 
-/// The address of a TCP target inside the sandbox: "localhost" and loopback literals only, names are never resolved. InvalidArgument with
-/// the text for the caller.
-absl::StatusOr<std::string> check_tcp_target(const std::string& host, std::uint16_t port);
-
 /// Copies both directions of two streams, each with its own end; 120 s after a one-sided end without a byte both are closed.
 class Bridge;
 
-/// The relays that the gateway opens: exec (its own messages) and TCP into the sandbox. The SSH server is not built: an ssh target that
-/// names no internal service is refused. Any thread.
+/// The relays that the gateway opens: exec (its own messages), the SSH server of this process, and TCP into the sandbox. Any thread.
 class Relays final : public RelayHost, public std::enable_shared_from_this<Relays> {
  public:
   static constexpr std::size_t kMaxRelays = 512;  ///< open or being opened
@@ -28,8 +23,11 @@ class Relays final : public RelayHost, public std::enable_shared_from_this<Relay
 
   using OpenRelay = std::function<std::shared_ptr<egress::ByteStream>(const std::string& channel_id)>;
 
-  Relays(std::shared_ptr<BoundaryClient> boundary, OpenRelay open_relay, std::shared_ptr<TimerThread> timers)
-      : boundary_{std::move(boundary)}, open_relay_{std::move(open_relay)}, timers_{std::move(timers)} {}
+  /// A connection to this process's SSH server; empty function: it has none.
+  using DialSsh = std::function<absl::StatusOr<std::shared_ptr<egress::ByteStream>>()>;
+
+  Relays(std::shared_ptr<BoundaryClient> boundary, OpenRelay open_relay, DialSsh dial_ssh, std::shared_ptr<TimerThread> timers)
+      : boundary_{std::move(boundary)}, open_relay_{std::move(open_relay)}, dial_ssh_{std::move(dial_ssh)}, timers_{std::move(timers)} {}
 
   void open(RelayRequest request, std::function<void(std::string error)> opened) override;
   void abort(const std::string& channel_id, const std::string& reason) override;
@@ -39,12 +37,15 @@ class Relays final : public RelayHost, public std::enable_shared_from_this<Relay
 
  private:
   void open_exec(const std::string& channel_id);
+  void open_ssh(const std::string& channel_id, const std::function<void(std::string error)>& opened);
+  void bridge(const std::string& channel_id, std::shared_ptr<egress::ByteStream> target);
   void open_tcp(const RelayRequest& request, std::function<void(std::string error)> opened);
   void keep(const std::string& channel_id, std::function<void()> abort);
   void forget(const std::string& channel_id);
 
   const std::shared_ptr<BoundaryClient> boundary_;
   const OpenRelay open_relay_;
+  const DialSsh dial_ssh_;
   const std::shared_ptr<TimerThread> timers_;
   std::mutex mutex_;
   std::map<std::string, std::function<void()>> live_;  // channel -> how to abort it

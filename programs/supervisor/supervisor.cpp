@@ -32,6 +32,8 @@
 #include "programs/supervisor/network_acceptor.hpp"
 #include "programs/supervisor/readiness.hpp"
 #include "programs/supervisor/relays.hpp"
+#include "programs/supervisor/ssh/server.hpp"
+#include "programs/supervisor/ssh/workload.hpp"
 #include "programs/supervisor/startup.hpp"
 
 namespace openshell::supervisor {
@@ -227,9 +229,14 @@ class Process {
     if (!launch.ok()) return launch.status();
     instance_id_ = make_uuid();
     tokens_ = std::make_shared<api::TokenSlots>(to_tokens(launch->auth));
-    auto connection = api::GatewayConnection::make(
-        {options_.endpoint, options_.gateway_ca, options_.tls_server_name, options_.sandbox_id, options_.sandbox_name, instance_id_},
-        tokens_);
+    if (!options_.ssh_socket.empty()) {
+      auto key = SshHostKey::make();
+      if (!key.ok()) return key.status();
+      ssh_key_ = *std::move(key);
+    }
+    auto connection = api::GatewayConnection::make({options_.endpoint, options_.gateway_ca, options_.tls_server_name, options_.sandbox_id,
+                                                    options_.sandbox_name, instance_id_, ssh_key_ ? ssh_key_->fingerprint() : ""},
+                                                   tokens_);
     if (!connection.ok()) return connection.status();
     connection_ = *std::move(connection);
     directory_ = system_.spawn(directory);
@@ -298,10 +305,28 @@ class Process {
     dns_->start();
   }
 
+  /// Before the session with the gateway begins, which makes the sandbox ready. Without it everything but SSH works.
+  void start_ssh() {
+    if (!ssh_key_) return;
+    auto server = SshServer::start({options_.ssh_socket, ssh_key_, make_ssh_workload(boundary_, main_), {}});
+    if (!server.ok()) return spdlog::error("{}", std::string{server.status().message()});
+    ssh_server_ = *std::move(server);
+  }
+
+  Relays::DialSsh dial_ssh() {
+    if (!ssh_server_) return {};
+    return [this]() -> absl::StatusOr<std::shared_ptr<egress::ByteStream>> {
+      auto socket = dial_ssh_socket(options_.ssh_socket);
+      if (!socket.ok()) return socket.status();
+      return egress::make_socket_stream(*engine_, socket->release());
+    };
+  }
+
   void start_actors(const Started& started) {
     main_ = MainSession::make(boundary_, timers_, options_.interactive, options_.await_attachment, {});
+    start_ssh();
     relays_ = std::make_shared<Relays>(
-        boundary_, [connection = connection_](const std::string& channel) { return connection->open_relay(channel); }, timers_);
+        boundary_, [connection = connection_](const std::string& channel) { return connection->open_relay(channel); }, dial_ssh(), timers_);
     relays_->set_ready(true);
     root_ = system_.spawn(root, root_options(started));
     root_->attach_functor([this](const caf::error& reason) {
@@ -468,6 +493,7 @@ class Process {
       self->request(gateway_, patience(kFlush), exited_atom::value, static_cast<std::int32_t>(*main_code_))
           .receive([] {}, [](const caf::error&) {});
     }
+    ssh_server_.reset();
     if (acceptor_) acceptor_->stop();
     if (dns_) dns_->stop();
     if (engine_) engine_->shutdown();
@@ -545,6 +571,8 @@ class Process {
   std::shared_ptr<NetworkAcceptor> acceptor_;
   std::shared_ptr<DnsMediator> dns_;
   std::shared_ptr<MainSession> main_;
+  std::shared_ptr<const SshHostKey> ssh_key_;
+  std::unique_ptr<SshServer> ssh_server_;
   std::shared_ptr<Relays> relays_;
   std::unique_ptr<ReadinessSocket> readiness_;
   std::string process_id_;

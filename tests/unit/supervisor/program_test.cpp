@@ -9,6 +9,7 @@
 #include <map>
 
 #include "egress/engine.hpp"
+#include "egress/loopback_target.hpp"
 #include "exec.pb.h"
 #include "pki/certificate.hpp"
 #include "programs/supervisor/egress_runtime.hpp"
@@ -311,12 +312,12 @@ TEST(ExecStart, EveryFieldIsChecked) {
 // ---- relays, readiness, files
 
 TEST(TcpTarget, OnlyLoopbackAndNeverAName) {
-  EXPECT_EQ(*check_tcp_target(" LocalHost ", 80), "127.0.0.1");
-  EXPECT_EQ(*check_tcp_target("::1", 80), "::1");
-  EXPECT_EQ(check_tcp_target("127.0.0.1", 0).status().message(), "tcp target port must be between 1 and 65535");
-  EXPECT_EQ(check_tcp_target(" ", 80).status().message(), "tcp target host is required");
+  EXPECT_EQ(*egress::loopback_target(" LocalHost ", 80), "127.0.0.1");
+  EXPECT_EQ(*egress::loopback_target("::1", 80), "::1");
+  EXPECT_EQ(egress::loopback_target("127.0.0.1", 0).status().message(), "tcp target port must be between 1 and 65535");
+  EXPECT_EQ(egress::loopback_target(" ", 80).status().message(), "tcp target host is required");
   for (const char* host : {"10.1.2.3", "example.test", "0.0.0.0", "::2"})
-    EXPECT_EQ(check_tcp_target(host, 80).status().message(), "tcp target host must be loopback") << host;
+    EXPECT_EQ(egress::loopback_target(host, 80).status().message(), "tcp target host must be loopback") << host;
 }
 
 class ScratchDirectory {
