@@ -12,6 +12,7 @@
 #include "observability/log.hpp"
 #include "observability/text.hpp"
 #include "openshell.pb.h"
+#include "providers/profile.hpp"
 #include "providers/provider.hpp"
 
 namespace openshell::api {
@@ -62,9 +63,10 @@ std::int64_t wanted_seconds(const google::protobuf::Duration& lifetime) {
 absl::Status collect(storage::Transaction& tx, const providers::CredentialStore& store, const providers::Provider& provider,
                      const GetProviderCredentialsRequest& request, GetProviderCredentialsResponse& out) {
   const std::int64_t earliest = unix_now() + wanted_seconds(request.minimum_remaining_lifetime());
+  const auto hidden = provider.profile ? providers::hidden_keys(provider.profile->content) : std::set<std::string>{};
   for (const auto& key : request.credential_keys()) {
     const auto found = provider.credentials.find(key);
-    if (found == provider.credentials.end())
+    if (found == provider.credentials.end() || hidden.contains(key))
       return absl::FailedPreconditionError("a requested key is not a runtime credential of this provider");
     const providers::Credential& credential = found->second;
     if (credential.expires_at && *credential.expires_at < earliest)
@@ -116,6 +118,7 @@ void export_credentials(const CredentialHandlerOptions& options, const Context& 
         auto provider = providers::find_provider(tx, ws, request.name());
         if (!provider.ok()) return from_storage("fetch provider", provider.status());
         if (!*provider) return absl::NotFoundError("provider not found");
+        if (auto status = providers::with_profile(tx, **provider); !status.ok()) return from_storage("fetch provider profile", status);
         return collect(tx, *store, **provider, request, *response);
       },
       [ctx, request, response, reply](const absl::Status& status) {
