@@ -71,6 +71,7 @@ def ask(port, question, seconds=20):
 # ---- commands
 
 def test_cx_02_cx_10_a_command_over_ssh(gateway, ssh):
+    # CX-02
     result = run_ssh(gateway, ssh, "echo out; echo err >&2; exit 42")
     assert (result.returncode, result.stdout, result.stderr) == (42, b"out\n", b"err\n")
 
@@ -125,6 +126,7 @@ def test_remote_forwards_are_refused(gateway, ssh):
 
 
 def test_rt_05_the_server_is_the_supervisors(gateway, ssh):
+    # RT-05
     sockets = {line.split()[6] for line in open("/proc/net/unix") if line.rstrip().endswith("/ssh.sock")}
     assert sockets and run_ssh(gateway, ssh, "true").returncode == 0
     owners = set()
@@ -158,6 +160,7 @@ grep -E 'NoNewPrivs|Seccomp:|CapEff' /proc/self/status
 
 
 def test_rt_16_rt_17_is_33_up_37_main_exec_and_ssh_are_confined_alike(gateway, client):
+    # IS-33
     gateway.cli("sandbox", "create", "--name", "alike", "--detach", "--", "sh", "-c", f"({CHECK}) > /tmp/main.txt 2>&1; touch /tmp/done; sleep 600")
     client.wait_ready("alike", workspace=WORKSPACE, timeout_seconds=30)
     try:

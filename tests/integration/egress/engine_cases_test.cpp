@@ -353,7 +353,7 @@ TEST(Cases, B08_TunnelsWhoseClientIsGoneAreReclaimed) {
 }
 
 // F9: the connection that is one too many is refused at once.
-TEST(Cases, F9_TheOneThatIsTooManyIsRefusedAtOnce) {
+TEST(Cases, F9_TheOneThatIsTooManyIsRefusedAtOnce) {  // NET-27
   Server server;
   World world{[](EngineOptions& options) { options.max_streams = 8; }};
   world.publish(rest_policy(kHost, server.port()));
@@ -602,7 +602,7 @@ TEST(Cases, SessionsTowardsUpstreamAreResumed) {
 }
 
 // A credential that is used elsewhere than where it is bound: one denied event and one finding, without secret and query.
-TEST(Cases, CR_70_71_74_75_AMismatchIsAnEventAndAFinding) {
+TEST(Cases, CR_70_71_74_75_AMismatchIsAnEventAndAFinding) {  // CR-71, CR-75
   Server server;
   World world;
   auto environment = token();

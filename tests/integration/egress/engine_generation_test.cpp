@@ -90,7 +90,7 @@ TEST(EngineGeneration, FB_06_AResponseInFlightGoesOnWhenItsRequestIsStillAllowed
 }
 
 // NET-37
-TEST(EngineGeneration, FB_06_TheNextRequestMeetsTheNewRules) {
+TEST(EngineGeneration, FB_06_TheNextRequestMeetsTheNewRules) {  // FB-08
   Server server;
   World world;
   world.publish(endpoint("a", server.port(), rest_rules("/one")));

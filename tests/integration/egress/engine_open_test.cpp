@@ -30,7 +30,7 @@ TEST(EngineOpen, NET_RawRelayBothWaysWithHalfClose) {
 }
 
 // NET-52, BIN-20, BIN-24, NET-07
-TEST(EngineOpen, NET_DeniesByPortBinaryAndName) {
+TEST(EngineOpen, NET_DeniesByPortBinaryAndName) {  // BIN-02
   Server server;
   World world;
   world.publish(raw_policy(server.port()));
@@ -62,7 +62,7 @@ TEST(EngineOpen, NET_AnAncestorMayBeTheListedProgram) {
 }
 
 // NET-46, NET-45
-TEST(EngineOpen, NET_LiteralAddresses) {
+TEST(EngineOpen, NET_LiteralAddresses) {  // IS-16
   World world;
   world.publish(
       "  lab:\n    endpoints:\n      - port: 8080\n        allowed_ips: [\"10.20.0.0/16\"]\n      - host: \"10.4.0.9\"\n        port: "

@@ -164,11 +164,11 @@ TEST_F(TlsGateway, ATokenOfNoSandboxIsNobody) {
 TEST_F(TlsGateway, MethodsWithoutAHandlerSayTheirName) {
   grpc::ClientContext ctx;
   prepare(ctx, {});
-  CreateSshSessionRequest request;
-  CreateSshSessionResponse response;
-  const auto status = stub_->CreateSshSession(&ctx, request, &response);
+  RotateProviderCredentialRequest request;
+  RotateProviderCredentialResponse response;
+  const auto status = stub_->RotateProviderCredential(&ctx, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_THAT(status.error_message(), HasSubstr("CreateSshSession"));
+  EXPECT_THAT(status.error_message(), HasSubstr("RotateProviderCredential"));
 }
 
 TEST_F(TlsGateway, ARequestOverOneMebibyteIsRefusedAndOneBelowIsRead) {

@@ -87,7 +87,7 @@ TEST_F(SandboxProcess, RT_10_RT_16_WorkloadIsConfined) {
   EXPECT_NE(exec("kill -9 1").status->code(), 0);
 }
 
-TEST_F(SandboxProcess, IS_07_IS_37_ExternalConnectIsDecidedAndRelayed) {
+TEST_F(SandboxProcess, IS_07_IS_37_ExternalConnectIsDecidedAndRelayed) {  // BIN-01, NET-10, NET-51
   ASSERT_NO_FATAL_FAILURE(start());
   auto accept = client->open(boundary::AcceptNetwork{});
   std::thread supervisor{[&] {
@@ -177,7 +177,7 @@ TEST_F(SandboxProcess, MemoryStaysLevelOverConnectsAndExecs) {
   EXPECT_LT(grown, kMayGrow);
 }
 
-TEST_F(SandboxProcess, RT_33_RT_35_ST_27_DnsGoesThroughTheMediateStream) {
+TEST_F(SandboxProcess, RT_33_RT_35_ST_27_DnsGoesThroughTheMediateStream) {  // NET-05
   ASSERT_NO_FATAL_FAILURE(start());
   auto mediation = client->mediate();
   ASSERT_TRUE(std::holds_alternative<boundary::MediationReady>(*mediation->response()));
@@ -265,7 +265,7 @@ TEST_F(SandboxProcess, MainIsAttachedOnceAndItsExitIsWaitedFor) {
   EXPECT_EQ(exec("echo still").out, "still\n") << "the main process ended, the sandbox goes on";
 }
 
-TEST_F(SandboxProcess, RT_38_RT_44_RT_45_RT_46_CutLinkFreezesAndTheSameSupervisorRecovers) {
+TEST_F(SandboxProcess, RT_38_RT_44_RT_45_RT_46_CutLinkFreezesAndTheSameSupervisorRecovers) {  // FB-09, FB-15
   ASSERT_NO_FATAL_FAILURE(start());
   boundary::Exec request{static_cast<std::uint64_t>(time(nullptr)) * 1000 + 30'000, {}};
   request.spec.shell = boundary::ShellSpec{"i=0; while :; do i=$((i+1)); echo $i > /sandbox/n; done", false};
@@ -289,7 +289,7 @@ TEST_F(SandboxProcess, RT_38_RT_44_RT_45_RT_46_CutLinkFreezesAndTheSameSuperviso
   EXPECT_EQ(std::get<boundary::Attached>(attached).snapshot.processes.size(), 2u) << "main and the loop kept their ids";
 }
 
-TEST_F(SandboxProcess, RT_47_ExpiryEndsEverythingWithExitCode7) {
+TEST_F(SandboxProcess, RT_47_ExpiryEndsEverythingWithExitCode7) {  // FB-16
   bootstrap.recovery_window_ms = 400;
   ASSERT_NO_FATAL_FAILURE(start());
   const auto begin = std::chrono::steady_clock::now();

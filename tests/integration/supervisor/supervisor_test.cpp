@@ -211,7 +211,7 @@ class SupervisorTest : public ::testing::Test {
   pid_t pid_ = -1;
 };
 
-TEST_F(SupervisorTest, ST_09_AdmissionPrecedesAttachAndConfirmPrecedesLaunch) {
+TEST_F(SupervisorTest, ST_09_AdmissionPrecedesAttachAndConfirmPrecedesLaunch) {  // CA-94, CA-97
   gateway.set_policy(policy_for({echo.port()}), 1);
   gateway.set_environment("API_TOKEN", "the-real-secret");
   until_running();
@@ -323,7 +323,7 @@ TEST_F(SupervisorTest, AGatewayThatIsGoneForAMomentIsFoundAgain) {
   EXPECT_EQ(gateway.exec("back", "").out, "back");
 }
 
-TEST_F(SupervisorTest, AnUnusableImagePolicyIsRejectedAndRepairedByAPolicyOfTheGateway) {
+TEST_F(SupervisorTest, AnUnusableImagePolicyIsRejectedAndRepairedByAPolicyOfTheGateway) {  // CA-19
   boundary_->image_policy = "version: 1\nnonsense: true\n";
   launch();
   EXPECT_TRUE(gateway.wait_for_admission(v1::CONFIGURATION_ADMISSION_STATE_REJECTED));

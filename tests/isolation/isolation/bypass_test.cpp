@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Bypass,
                                   (param.param.rootless ? "Rootless" : "") + (param.param.mediated ? "MediatedSignals" : "");
                          });
 
-TEST_P(Bypass, IS_70_EveryRowOfTheTables) {
+TEST_P(Bypass, IS_70_EveryRowOfTheTables) {  // IS-10, IS-11, NET-28  // IS-33
   in_sandbox({GetParam().anyip, GetParam().rootless}, [] {
     Workload::Options options;
     options.anyip = GetParam().anyip;
@@ -85,7 +85,7 @@ TEST_P(Bypass, IS_70_EveryRowOfTheTables) {
   });
 }
 
-TEST(BypassRace, IS_68_RepointedNumberNeverConnectsNatively) {
+TEST(BypassRace, IS_68_RepointedNumberNeverConnectsNatively) {  // NET-25
   in_sandbox({true, false}, [] {
     Workload sandbox;
     ASSERT_TRUE(sandbox.start_probe({"server", "7007"}).ok());

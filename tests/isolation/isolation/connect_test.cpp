@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Namespaces, Connect,
                                            Namespace{"RootlessAnyIp", true, true}),
                          [](const auto& param) { return std::string{param.param.name}; });
 
-TEST_P(Connect, IS_36_IS_38_BlockingAllowed) {
+TEST_P(Connect, IS_36_IS_38_BlockingAllowed) {  // IS-06
   run([] {
     Workload sandbox{workload()};
     const auto result = sandbox.probe({"connect", "203.0.113.10", "1000"});
@@ -57,7 +57,7 @@ TEST_P(Connect, IS_36_IS_38_BlockingAllowed) {
   });
 }
 
-TEST_P(Connect, D13_D41_BlockingDeniedIsEaccesHoweverLate) {
+TEST_P(Connect, D13_D41_BlockingDeniedIsEaccesHoweverLate) {  // NET-62
   run([] {
     Workload sandbox{workload()};
     EXPECT_THAT(sandbox.probe({"connect", "203.0.113.10", "2000"}).out, HasSubstr("connect=13 "));
@@ -103,7 +103,7 @@ TEST_P(Connect, IS_37_NonBlockingIsHeldInSynSent) {
   });
 }
 
-TEST_P(Connect, D13_HeldAndDeniedIsConnectionRefused) {
+TEST_P(Connect, D13_HeldAndDeniedIsConnectionRefused) {  // NET-62
   run([] {
     Workload sandbox{workload()};
     const auto result = sandbox.probe({"connect", "203.0.113.10", "2040", "nonblock"});
@@ -114,7 +114,7 @@ TEST_P(Connect, D13_HeldAndDeniedIsConnectionRefused) {
   });
 }
 
-TEST_P(Connect, NET_20_TimesOut) {
+TEST_P(Connect, NET_20_TimesOut) {  // NET-21
   run([] {
     auto options = workload();
     options.open_timeout = std::chrono::milliseconds{700};
@@ -180,7 +180,7 @@ TEST_P(Connect, IS_69_DescriptionIsKept) {
   });
 }
 
-TEST_P(Connect, NET_23_ReplacedNumberGetsNothing) {
+TEST_P(Connect, NET_23_ReplacedNumberGetsNothing) {  // NET-24
   run([] {
     Workload sandbox{workload()};
     const auto result = sandbox.probe({"swap", "203.0.113.10", "1020"});
@@ -205,7 +205,7 @@ TEST_P(Connect, IS_55_SignalsDuringABlockingConnect) {
   });
 }
 
-TEST_P(Connect, R_98_FreezeAnswersEverything) {
+TEST_P(Connect, R_98_FreezeAnswersEverything) {  // NET-26
   run([] {
     Workload sandbox{workload()};
     const auto blocked = sandbox.start_probe({"connect", "203.0.113.10", "3000"});

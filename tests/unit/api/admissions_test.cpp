@@ -149,8 +149,8 @@ TEST(AnswerRecord, KeepsIdsAndNoBody) {
 }
 
 TEST(AnswerRecord, WhatCanNotBeReadAgainIsNotRepeated) {
-  CreateWorkspaceResponse response;
-  response.mutable_workspace()->mutable_metadata()->set_name("w");
+  AddWorkspaceMemberResponse response;
+  response.mutable_member()->mutable_metadata()->set_name("m");
   Admissions::Record record;
   record_answer(response, record);
   EXPECT_TRUE(record.unrepeatable());

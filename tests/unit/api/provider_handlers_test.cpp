@@ -158,7 +158,7 @@ class Providers : public testing::Test {
   Router router_;
 };
 
-TEST_F(Providers, NeedAProfileOfTheirType) {
+TEST_F(Providers, NeedAProfileOfTheirType) {  // GW-20
   EXPECT_THAT(create("crm", "my-crm", {{"CRM_TOKEN", "x"}}).status().ToString(),
               HasSubstr("provider profile 'my-crm' was not found in the requested scope; import a matching profile"));
   ASSERT_TRUE(import({crm()}).imported());
@@ -258,7 +258,7 @@ TEST_F(Providers, UpdateAnswersAReceiptForEachSandboxThatHasIt) {
               HasSubstr("provider update would create credential env key conflict on sandbox 'a': credential env key 'K'"));
 }
 
-TEST_F(Providers, ImportStoresAllOrNothing) {
+TEST_F(Providers, ImportStoresAllOrNothing) {  // GW-19
   auto bad = crm();
   bad.set_id("Bad_Id");
   const auto refused = import({crm(), bad});

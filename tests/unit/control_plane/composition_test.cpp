@@ -57,7 +57,7 @@ SandboxPolicy own(const NetworkEndpoint& one, const std::string& rule = "api") {
   return policy;
 }
 
-TEST(Composition, AddsARuleForEachProviderAndReplacesNone) {
+TEST(Composition, AddsARuleForEachProviderAndReplacesNone) {  // GW-05
   const auto composed = compose_policy(own(endpoint("api.example.com")), {crm(), crm("CRM!", "other.example.com")}, false);
   EXPECT_EQ(composed.network_policies_size(), 3);
   EXPECT_EQ(composed.network_policies().at("_provider_crm").endpoints(0).host(), "crm.example.com");
@@ -101,7 +101,7 @@ TEST(Composition, RefusesCredentialsWhereNobodyLooks) {
   EXPECT_TRUE(check_uninspected(own(endpoint("crm.example.com")), {crm()}).ok());
 }
 
-TEST(Composition, RefusesRulesThatDisagree) {
+TEST(Composition, RefusesRulesThatDisagree) {  // CA-04
   auto other = endpoint("crm.example.com");
   other.set_access(openshell::sandbox::v1::NETWORK_ACCESS_PRESET_UNSPECIFIED);
   other.set_protocol("websocket");
@@ -110,7 +110,7 @@ TEST(Composition, RefusesRulesThatDisagree) {
   EXPECT_TRUE(check_composition(own(endpoint("crm.example.com")), {crm()}).ok());
 }
 
-TEST(Composition, B02_ABroadRuleAndAProviderRuleLoadTogetherOrSayWhatWouldHelp) {
+TEST(Composition, B02_ABroadRuleAndAProviderRuleLoadTogetherOrSayWhatWouldHelp) {  // CA-93
   auto broad = endpoint("**.pay.test", 443, "");
   broad.set_tls(openshell::sandbox::v1::NETWORK_TLS_MODE_SKIP);
   const auto pay = crm("pay", "api.pay.test");

@@ -72,7 +72,7 @@ TEST_F(EndpointStatuses, TakeAddressesFromThePolicyAndTimesFromTheClock) {
   EXPECT_EQ(to_millis(at(0).last_reported_time()), kNow + 9000);
 }
 
-TEST_F(EndpointStatuses, AreRefusedWhereTheyDoNotFitThePolicy) {
+TEST_F(EndpointStatuses, AreRefusedWhereTheyDoNotFitThePolicy) {  // TS-32
   EXPECT_THAT(apply(report(1, {kNothing})).ToString(), HasSubstr("must contain the complete current endpoint set"));
   auto foreign = report(1, {kNothing, kNothing});
   foreign.mutable_observations(0)->set_endpoint_id("endpoint:v1:00");
@@ -148,7 +148,7 @@ TEST_F(EndpointStatuses, FollowThePolicy) {
   EXPECT_EQ(status_.endpoint_statuses_size(), 1) << "retired endpoints vanish";
 }
 
-TEST_F(EndpointStatuses, AreForgottenAndKeepTheirAddresses) {
+TEST_F(EndpointStatuses, AreForgottenAndKeepTheirAddresses) {  // TS-34, TS-37
   ASSERT_TRUE(apply(report(1, {kAnswered, kAnswered}, {0, 1})).ok());
   auto whole = status_;
   EXPECT_TRUE(forget_results(whole));
@@ -163,7 +163,7 @@ TEST_F(EndpointStatuses, AreForgottenAndKeepTheirAddresses) {
   EXPECT_EQ(at(1).last_result(), kNothing);
 }
 
-TEST_F(EndpointStatuses, OfOneSessionComeInOrder) {
+TEST_F(EndpointStatuses, OfOneSessionComeInOrder) {  // TS-31, TS-41
   EndpointCursor cursor;
   const auto first = report(3, {kNothing, kNothing});
   EXPECT_TRUE(*advance(cursor, first)) << "gaps are fine";

@@ -233,7 +233,7 @@ std::string rewritten(const CredentialPlacement& placement, const std::string& t
 constexpr auto kUnresolved = "credential placeholder could not be resolved in header";
 const std::string kToken = "openshell:resolve:env:v41_KEY";
 
-TEST(Rewrite, CR_PlacementInAHeaderByName) {
+TEST(Rewrite, CR_PlacementInAHeaderByName) {  // CR-34
   const CredentialPlacement header{"X-Api-Key", {}, {}};
   EXPECT_EQ(rewritten(header, "/", "x-api-key: " + kToken), "/ x-api-key: s3cret value/+");
   EXPECT_EQ(rewritten(header, "/", "Authorization: Bearer " + kToken), "/ Authorization: Bearer s3cret value/+");
@@ -260,7 +260,7 @@ TEST(Rewrite, CR_PlacementInAQueryValueIsPercentEncoded) {
   EXPECT_EQ(rewritten(query, "/v?key=openshell:resolve:env:"), kUnresolved);
 }
 
-TEST(Rewrite, CR_PlacementInAPathSlot) {
+TEST(Rewrite, CR_PlacementInAPathSlot) {  // CR-86
   const CredentialPlacement path{{}, {}, "/bot{credential}/**"};
   EXPECT_EQ(rewritten(path, "/bot" + kToken + "/send", {}, "12:ab c"), "/bot12:ab%20c/send");
   EXPECT_EQ(rewritten(path, "/bot" + kToken, {}, "12:ab"), "/bot12:ab");

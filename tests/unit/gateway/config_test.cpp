@@ -80,8 +80,8 @@ TEST_F(Config, WhatHasNoEffectIsNamedOnce) {
       places_.tls + "/server/tls.crt'\nkey_path='" + places_.tls + "/server/tls.key'\nexternal_server_names=['a.example.com']\n";
   const auto config = merged({"--server-san", "b.example.com"}, gateway);
   ASSERT_TRUE(config.ok()) << config.status();
-  for (const char* key : {"name", "server_sans", "enable_loopback_service_http", "enable_websocket_tunnel", "ssh_session_ttl_secs",
-                          "operator_socket", "operator_bind_address", "image_preparation_timeout_seconds", "external_server_names"}) {
+  for (const char* key : {"name", "server_sans", "enable_loopback_service_http", "enable_websocket_tunnel", "operator_socket",
+                          "operator_bind_address", "image_preparation_timeout_seconds", "external_server_names"}) {
     const std::string text = std::string{key} + " has no effect in this build: ";
     EXPECT_EQ(std::count_if(config->warnings.begin(), config->warnings.end(), [&](const auto& w) { return w.find(text) == 0; }), 1) << key;
   }

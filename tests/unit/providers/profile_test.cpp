@@ -52,7 +52,7 @@ Provider with(ProviderProfile profile, const std::map<std::string, std::string>&
   return out;
 }
 
-TEST(ProfileFile, IsReadAndWrittenWithoutLoss) {
+TEST(ProfileFile, IsReadAndWrittenWithoutLoss) {  // GW-18
   const auto profile = github();
   EXPECT_EQ(profile.category(), PROVIDER_PROFILE_CATEGORY_SOURCE_CONTROL);
   EXPECT_EQ(profile.binaries(1).path(), "/usr/bin/gh");
@@ -164,7 +164,7 @@ credentials:
   EXPECT_THAT(faults(primary), Contains(HasSubstr("requires primary credential to map to env var AWS_ACCESS_KEY_ID")));
 }
 
-TEST(ProfileLint, KnowsWhereTokenEndpointsMayStand) {
+TEST(ProfileLint, KnowsWhereTokenEndpointsMayStand) {  // TG-01, TG-22
   const auto grant = [](const std::string& url) {
     ProviderProfile profile = github();
     profile.mutable_credentials(0)->mutable_token_grant()->set_token_endpoint(url);
@@ -216,7 +216,7 @@ TEST(Profile, BecomesARuleOfItsOwn) {
   EXPECT_EQ(rule->endpoints_size(), 2);
   EXPECT_EQ(rule->binaries_size(), 2);
   EXPECT_EQ(layer_name("..."), "_provider_unnamed");
-  EXPECT_EQ(profile_endpoints(with(github())).size(), 2U);
+  EXPECT_EQ(profile_endpoints(with(github())).size(), 3U) << "one an endpoint and port";
 }
 
 TEST(Profile, IsEndpointlessForAProviderThatPointsElsewhere) {
@@ -227,7 +227,7 @@ TEST(Profile, IsEndpointlessForAProviderThatPointsElsewhere) {
   EXPECT_TRUE(layer(with(github(), {{"GITHUB_BASE_URL", "not a url"}})));
 }
 
-TEST(StableHandle, HasTheVectorsThatOthersComputeToo) {
+TEST(StableHandle, HasTheVectorsThatOthersComputeToo) {  // CR-55
   EXPECT_EQ(stable_handle("sb-1", "p-1", "TOK", "e-1", {{"API.Example.com.", 443, "**"}}),
             "d9dfe8ae67324f8d0a8eae037a8bff6d12e2c60dfa8809e154a8dce8f2698e51");
   EXPECT_EQ(stable_handle("sb-1", "p-1", "TOK", "e-1", {{"api.example.com", 443, ""}, {"api.example.com", 443, "/**"}}),
@@ -236,7 +236,7 @@ TEST(StableHandle, HasTheVectorsThatOthersComputeToo) {
             "043fab64eb66ba80ee553ae5a06e1d81d00221bce4378dd608662deb4f7ac1b9");
 }
 
-TEST(StableHandle, CR_51_FollowsEachOfItsInputs) {
+TEST(StableHandle, CR_51_FollowsEachOfItsInputs) {  // CR-52, CR-53, CR-54
   const std::vector<BindingEndpoint> place{{"h", 443, ""}};
   const std::set<std::string> all{stable_handle("s", "p", "k", "e", place),
                                   stable_handle("s2", "p", "k", "e", place),

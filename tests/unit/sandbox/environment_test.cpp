@@ -101,7 +101,7 @@ TEST(WorkloadCommands, ProgramsAndShells) {
   EXPECT_FALSE(exec_command(frame, exec).ok());
   EXPECT_FALSE(main_command(frame, {}).ok());
   exec = {};
-  exec.runtime_helper = "sftp";
+  exec.runtime_helper = "unheard-of";
   EXPECT_FALSE(exec_command(frame, exec).ok());
   exec = {};
   exec.program = "x";
