@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "egress/loopback_target.hpp"
 #include "programs/supervisor/ssh/packet_size.hpp"
@@ -39,8 +40,11 @@ SshConnection::SshConnection(ssh_session session, isolation::FileDescriptor sock
 }
 
 SshConnection::~SshConnection() {
-  for (auto& [handle, channel] : channels_) channel->abandon();
-  channels_.clear();
+  over_ = true;
+  // Freeing a channel flushes, and libssh then handles what has come meanwhile: nobody may find a channel that is being destroyed.
+  auto channels = std::exchange(channels_, {});
+  for (auto& [handle, channel] : channels) channel->abandon();
+  channels.clear();
   for (auto& work : inbox_->take()) work();  // a peer that came too late is closed
   inbox_->close();
   if (event_ != nullptr) {
@@ -123,7 +127,11 @@ void SshConnection::pump() {
     ++each;
     if (each == channels_.end()) each = channels_.begin();
   }
-  std::erase_if(channels_, [](const auto& entry) { return entry.second->over(); });
+  std::vector<std::shared_ptr<SshChannel>> ended;  // destroyed after they are out of the map: see the destructor
+  for (auto at = channels_.begin(); at != channels_.end();) {
+    if (at->second->over()) ended.push_back(std::move(at->second));
+    at = at->second ? std::next(at) : channels_.erase(at);
+  }
   const auto next = channels_.upper_bound(first_);
   first_ = next == channels_.end() ? nullptr : next->first;
 }
@@ -193,6 +201,7 @@ int SshConnection::refuse_auth() {
 
 int SshConnection::on_message(ssh_session, ssh_message message, void* self) {
   auto& connection = *static_cast<SshConnection*>(self);
+  if (connection.over_) return kDefaultReply;
   switch (ssh_message_type(message)) {
     case SSH_REQUEST_SERVICE:
       if (std::string_view{text(ssh_message_service_service(message))} != "ssh-userauth") return kDefaultReply;

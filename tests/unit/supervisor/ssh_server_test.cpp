@@ -139,7 +139,7 @@ TEST_F(SshServerTest, CX_10_ExecGivesOutputErrorsAndStatus) {
   EXPECT_EQ(channel.read_all(), "out");
   EXPECT_EQ(channel.read_all(true), "err");
   EXPECT_EQ(channel.exit_status(), 143);
-  const auto requests = workload_->requests();
+  const auto requests = workload_->requests(1);
   ASSERT_EQ(requests.size(), 1U);
   EXPECT_EQ(requests[0].command, "make test");
   EXPECT_TRUE(requests[0].login);
@@ -176,13 +176,16 @@ TEST_F(SshServerTest, CX_15_OnlyOneValueOfNoLoginShellCountsAndOtherVariablesAre
   start();
   SshClient client{socket_};
   ASSERT_TRUE(client.login());
+  std::size_t asked = 0;
   for (const auto& [value, login] : std::vector<std::pair<std::string, bool>>{{"1", false}, {"0", true}, {"yes", true}}) {
     SshSessionChannel channel{client};
     ASSERT_TRUE(channel.open());
     EXPECT_EQ(ssh_channel_request_env(channel.handle(), "OPENSHELL_NO_LOGIN_SHELL", value.c_str()), SSH_OK);
     EXPECT_EQ(ssh_channel_request_env(channel.handle(), "LD_PRELOAD", "/tmp/x.so"), SSH_OK) << "success, and ignored";
     ASSERT_TRUE(channel.exec("true"));
-    EXPECT_EQ(workload_->requests().back().login, login) << value;
+    const auto requests = workload_->requests(++asked);
+    ASSERT_EQ(requests.size(), asked);
+    EXPECT_EQ(requests.back().login, login) << value;
   }
 }
 
@@ -199,7 +202,7 @@ TEST_F(SshServerTest, CX_09_ATerminalIsAsWideAsTheClientSaysAndEachChannelHasIts
   ASSERT_EQ(ssh_channel_request_pty_size(with.handle(), "xterm", 101, 33), SSH_OK);
   ASSERT_EQ(ssh_channel_request_shell(with.handle()), SSH_OK);
   ASSERT_EQ(ssh_channel_request_shell(without.handle()), SSH_OK);
-  const auto requests = workload_->requests();
+  const auto requests = workload_->requests(2);
   ASSERT_EQ(requests.size(), 2U);
   EXPECT_FALSE(requests[0].command.has_value());
   ASSERT_TRUE(requests[0].terminal.has_value());
@@ -288,7 +291,9 @@ TEST_F(SshServerTest, SftpIsARuntimeHelperAndAnotherSubsystemIsRefused) {
   SshSessionChannel sftp{client}, other{client};
   ASSERT_TRUE(sftp.open() && other.open());
   EXPECT_EQ(ssh_channel_request_subsystem(sftp.handle(), "sftp"), SSH_OK);
-  EXPECT_EQ(workload_->requests().back().runtime_helper, "sftp");
+  const auto requests = workload_->requests(1);
+  ASSERT_EQ(requests.size(), 1U);
+  EXPECT_EQ(requests.back().runtime_helper, "sftp");
   EXPECT_EQ(ssh_channel_request_subsystem(other.handle(), "netconf"), SSH_ERROR);
   EXPECT_EQ(ssh_channel_request_exec(sftp.handle(), "true"), SSH_ERROR) << "one thing a channel";
 }
@@ -336,8 +341,11 @@ TEST_F(SshServerTest, ATargetThatIsNotThereClosesTheConfirmedChannel) {
   SshClient client{socket_};
   ASSERT_TRUE(client.login());
   SshSessionChannel channel{client};
-  ASSERT_EQ(ssh_channel_open_forward(channel.handle(), "localhost", FakeWorkload::kClosedPort, "localhost", 1), SSH_OK);
-  EXPECT_EQ(channel.read_all(), "");
+  // libssh's client tells of success only where the close did not come with the confirmation.
+  if (ssh_channel_open_forward(channel.handle(), "localhost", FakeWorkload::kClosedPort, "localhost", 1) == SSH_OK) {
+    EXPECT_EQ(channel.read_all(), "");
+  }
+  EXPECT_FALSE(ssh_channel_is_open(channel.handle()));
 }
 
 TEST_F(SshServerTest, RemoteForwardsAreRefused) {

@@ -1,6 +1,7 @@
 // A sandbox for the SSH server's tests: what it was asked for, and peers that a test drives.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -116,6 +117,7 @@ class FakeWorkload final : public SshWorkload {
     {
       const std::lock_guard lock{mutex_};
       requests_.push_back(request);
+      asked_.notify_all();
       answer = answer_;
     }
     done(answer ? answer(request) : absl::StatusOr<std::shared_ptr<ChannelPeer>>{std::make_shared<FakePeer>(true)});
@@ -137,8 +139,10 @@ class FakeWorkload final : public SshWorkload {
 
   static constexpr std::uint16_t kClosedPort = 9;
 
-  std::vector<ProcessRequest> requests() {
-    const std::lock_guard lock{mutex_};
+  /// A client hears of the success before the server asks for the process: so the caller says how many it waits for, for 5 s.
+  std::vector<ProcessRequest> requests(std::size_t at_least = 0) {
+    std::unique_lock lock{mutex_};
+    asked_.wait_for(lock, std::chrono::seconds{5}, [&] { return requests_.size() >= at_least; });
     return requests_;
   }
   std::vector<std::string> targets() {
@@ -147,6 +151,7 @@ class FakeWorkload final : public SshWorkload {
   }
 
   std::mutex mutex_;
+  std::condition_variable asked_;
   Answer answer_;
   std::vector<ProcessRequest> requests_;
   std::vector<std::string> targets_, attached_;
