@@ -17,6 +17,7 @@
 #include "openshell.pb.h"
 #include "providers/profile.hpp"
 #include "providers/profile_lint.hpp"
+#include "storage/each_row.hpp"
 
 namespace openshell::api {
 
@@ -65,18 +66,12 @@ absl::Status each_profile(Transaction& tx, const std::string& scope, const std::
   storage::ListQuery query;
   query.type = storage::types::kProviderProfile;
   query.workspace = scope;
-  query.limit = storage::kMaxPageSize;
-  do {
-    auto page = tx.list(query);
-    if (!page.ok()) return from_storage("list provider profiles", page.status());
-    for (const auto& row : page->objects) {
-      auto profile = providers::profile_from_row(row);
-      if (!profile.ok()) return from_storage("list provider profiles", profile.status());
-      use(*std::move(profile));
-    }
-    query.after = page->next;
-  } while (query.after);
-  return absl::OkStatus();
+  auto status = storage::each_row(tx, std::move(query), [&](const storage::Object& row) {
+    auto profile = providers::profile_from_row(row);
+    if (profile.ok()) use(*std::move(profile));
+    return profile.status();
+  });
+  return status.ok() ? status : from_storage("list provider profiles", status);
 }
 
 void get(const Shared& options, const Context& ctx, const GetProviderProfileRequest& request, const Reply<ProviderProfileResponse>& reply) {
@@ -332,20 +327,15 @@ absl::StatusOr<std::vector<std::string>> users_of(Transaction& tx, const Profile
   storage::ListQuery query;
   query.type = storage::types::kProvider;
   if (!profile.workspace.empty()) query.workspace = profile.workspace;
-  query.limit = storage::kMaxPageSize;
-  do {
-    auto page = tx.list(query);
-    if (!page.ok()) return page.status();
-    for (const auto& row : page->objects) {
-      auto provider = providers::from_row(row);
-      if (!provider.ok()) return provider.status();
-      if (provider->type != profile.content.id()) continue;
-      if (auto status = providers::with_profile(tx, *provider); !status.ok()) return status;
-      if (provider->profile == nullptr || provider->profile->row_id != profile.row_id) continue;
+  auto status = storage::each_row(tx, std::move(query), [&](const storage::Object& row) {
+    auto provider = providers::from_row(row);
+    if (!provider.ok() || provider->type != profile.content.id()) return provider.status();
+    if (auto found = providers::with_profile(tx, *provider); !found.ok()) return found;
+    if (provider->profile != nullptr && provider->profile->row_id == profile.row_id)
       out.insert(profile.workspace.empty() ? cat(provider->workspace, "/", provider->name) : provider->name);
-    }
-    query.after = page->next;
-  } while (query.after);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
   return std::vector<std::string>{out.begin(), out.end()};
 }
 

@@ -6,6 +6,7 @@
 #include "api/errors.hpp"
 #include "observability/text.hpp"
 #include "providers/profile.hpp"
+#include "storage/each_row.hpp"
 
 namespace openshell::gateway {
 
@@ -15,18 +16,14 @@ absl::StatusOr<std::vector<std::string>> sandboxes_with_provider(storage::Transa
   storage::ListQuery query;
   query.type = storage::types::kSandbox;
   query.workspace = workspace;
-  query.limit = storage::kMaxPageSize;
-  do {
-    auto page = tx.list(query);
-    if (!page.ok()) return page.status();
-    for (const auto& row : page->objects) {
-      auto record = sandbox_from_row(row);
-      if (!record.ok()) return record.status();
-      const auto& names = record->sandbox().spec().providers();
-      if (std::find(names.begin(), names.end(), provider) != names.end()) out.push_back(record->sandbox().metadata().name());
-    }
-    query.after = page->next;
-  } while (query.after);
+  auto status = storage::each_row(tx, std::move(query), [&](const storage::Object& row) {
+    auto record = sandbox_from_row(row);
+    if (!record.ok()) return record.status();
+    const auto& names = record->sandbox().spec().providers();
+    if (std::find(names.begin(), names.end(), provider) != names.end()) out.push_back(record->sandbox().metadata().name());
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
   std::sort(out.begin(), out.end());
   return out;
 }

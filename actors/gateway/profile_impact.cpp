@@ -4,6 +4,7 @@
 #include "actors/gateway/records.hpp"
 #include "observability/text.hpp"
 #include "providers/profile.hpp"
+#include "storage/each_row.hpp"
 
 namespace openshell::gateway {
 namespace {
@@ -111,22 +112,17 @@ absl::StatusOr<Faults> profile_impact(storage::Transaction& tx, const Profile& g
   storage::ListQuery query;
   query.type = storage::types::kSandbox;
   if (!candidate->workspace.empty()) query.workspace = candidate->workspace;
-  query.limit = storage::kMaxPageSize;
-  do {
-    auto page = tx.list(query);
-    if (!page.ok()) return page.status();
-    for (const auto& row : page->objects) {
-      auto record = sandbox_from_row(row);
-      if (!record.ok()) return record.status();
-      auto attached = affected(tx, *record, candidate);
-      if (!attached.ok()) return attached.status();
-      if (attached->empty()) continue;
-      auto base = base_policy(tx, *record);
-      if (!base.ok()) return base.status();
-      judge(*record, *base, *attached, *candidate, *global, operation, out);
-    }
-    query.after = page->next;
-  } while (query.after);
+  auto status = storage::each_row(tx, std::move(query), [&](const storage::Object& row) {
+    auto record = sandbox_from_row(row);
+    if (!record.ok()) return record.status();
+    auto attached = affected(tx, *record, candidate);
+    if (!attached.ok() || attached->empty()) return attached.status();
+    auto base = base_policy(tx, *record);
+    if (!base.ok()) return base.status();
+    judge(*record, *base, *attached, *candidate, *global, operation, out);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
   return out;
 }
 

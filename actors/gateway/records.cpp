@@ -2,6 +2,7 @@
 
 #include "actors/gateway/ssh_session_rows.hpp"
 #include "observability/text.hpp"
+#include "storage/each_row.hpp"
 #include "storage/types.hpp"
 
 namespace openshell::gateway {
@@ -25,14 +26,10 @@ absl::Status for_all(Transaction& tx, std::string_view type, std::optional<std::
   ListQuery query;
   query.type = std::string{type};
   query.scope = std::move(scope);
-  query.limit = storage::kMaxPageSize;
-  do {
-    auto page = tx.list(query);
-    if (!page.ok()) return page.status();
-    for (const auto& row : page->objects) each(row);
-    query.after = page->next;
-  } while (query.after);
-  return absl::OkStatus();
+  return storage::each_row(tx, std::move(query), [&](const Object& row) {
+    each(row);
+    return absl::OkStatus();
+  });
 }
 
 std::string status_text(pb::PolicyStatus status) {

@@ -9,6 +9,7 @@
 
 #include "actors/gateway/ssh_session_rows.hpp"
 #include "observability/text.hpp"
+#include "storage/each_row.hpp"
 
 namespace openshell::api {
 namespace {
@@ -56,21 +57,15 @@ absl::Status judge(const std::optional<records::SshSessionRecord>& session, std:
 absl::StatusOr<std::uint64_t> sweep(storage::Transaction& tx, std::int64_t now) {
   storage::ListQuery query;
   query.type = std::string{kType};
-  query.limit = storage::kMaxPageSize;
   std::uint64_t erased = 0;
-  do {
-    auto page = tx.list(query);
-    if (!page.ok()) return page.status();
-    for (const auto& row : page->objects) {
-      const auto session = ssh_session_from_row(row);
-      const bool useless = !session.ok() || session->revoked() || (session->expires_at() != 0 && now > session->expires_at());
-      if (!useless) continue;
-      auto gone = tx.erase(kType, row.id);
-      if (!gone.ok()) return gone.status();
-      ++erased;
-    }
-    query.after = page->next;
-  } while (query.after);
+  auto status = storage::each_row(tx, std::move(query), [&](const storage::Object& row) {
+    const auto session = ssh_session_from_row(row);
+    const bool useless = !session.ok() || session->revoked() || (session->expires_at() != 0 && now > session->expires_at());
+    if (!useless) return absl::OkStatus();
+    ++erased;
+    return tx.erase(kType, row.id).status();
+  });
+  if (!status.ok()) return status;
   return erased;
 }
 
