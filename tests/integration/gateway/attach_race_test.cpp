@@ -18,12 +18,7 @@ constexpr int kSteps = 6;
 class AttachRace : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(gateway_.start()) << gateway_.log();
-    ASSERT_EQ(gateway_.terminate(), 0);
-    {
-      auto store = *storage::open_store("sqlite:" + gateway_.state() + "/gateway/openshell.db");
-      ASSERT_TRUE(store->write_and_wait([](storage::Transaction& tx) { return tx.create(to_row(seeded(kSandbox, "box"))).status(); }).ok());
-    }
+    ASSERT_TRUE(seed_box(gateway_)) << gateway_.log();
     ASSERT_TRUE(gateway_.start()) << gateway_.log();
     stub_ = connect(gateway_, own_tls(gateway_));
   }

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "actors/gateway/records.hpp"
+#include "storage/store.hpp"
+#include "tests/integration/gateway/gateway_process.hpp"
 
 namespace openshell::gateway {
 
@@ -28,6 +30,15 @@ inline records::SandboxRecord seeded(const std::string& id, const std::string& n
   out.set_driver("process");
   out.set_runtime_identity("runtime");
   return out;
+}
+
+/// Lets a gateway that has not run yet make its database, and stores sandbox "box" in it; the gateway is ended afterwards. False: a step
+/// failed.
+inline bool seed_box(GatewayProcess& gateway) {
+  if (!gateway.start() || gateway.terminate() != 0) return false;
+  auto store = storage::open_store("sqlite:" + gateway.state() + "/gateway/openshell.db");
+  return store.ok() &&
+         (*store)->write_and_wait([](storage::Transaction& tx) { return tx.create(to_row(seeded(kSandbox, "box"))).status(); }).ok();
 }
 
 }  // namespace openshell::gateway
