@@ -40,7 +40,8 @@ started=$SECONDS
 limit=${OPENSHELL_PAGE_SECONDS:-300}
 exec 3>&1
 trap '{ echo "FAIL: block $(basename "$block") was not over when the page had taken $limit s"; show "$block" unknown; } >&3; exit 1' TERM
-(sleep "$limit"; kill -TERM $$) & watchdog=$!
+# It ends with its sleep, and holds nothing open that somebody reads to the end.
+(trap 'kill "$pause"; exit' TERM; sleep "$limit" & pause=$!; wait "$pause"; kill -TERM $$) >/dev/null 2>&1 3>&- & watchdog=$!
 disown  # the page itself waits for what it started
 
 show() {
