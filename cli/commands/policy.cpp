@@ -2,10 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <boost/json.hpp>
-#include <chrono>
 #include <map>
 #include <memory>
-#include <thread>
 
 #include "cli/commands/commands.hpp"
 #include "cli/commands/policy_wait.hpp"
@@ -19,11 +17,8 @@ namespace openshell::cli {
 namespace {
 
 namespace json = boost::json;
-using Clock = std::chrono::steady_clock;
 
-constexpr int kExitNotInTime = 124;
 // The first second is asked often, since a nudged supervisor loads within it; then once a second.
-constexpr std::chrono::milliseconds kEagerPoll{50}, kSteadyPoll{1'000};
 constexpr std::size_t kShownError = 40;
 
 std::string status_name(v1::PolicyStatus status) {
@@ -71,14 +66,6 @@ struct SetOptions {
   int timeout = 60;
 };
 
-absl::StatusOr<v1::GetSandboxPolicyStatusResponse> policy_status(Context& context, GatewayClient& client, const std::string& sandbox,
-                                                                 std::uint32_t version) {
-  auto request = context.scoped<v1::GetSandboxPolicyStatusRequest>();
-  request.set_sandbox(sandbox);
-  request.set_version(version);
-  return client.get_policy_status(request);
-}
-
 absl::StatusOr<int> set_global(Context& context, const SetOptions& options) {
   if (options.wait)
     return absl::InvalidArgumentError("--wait is not supported for global policies; global policies are effective immediately");
@@ -105,19 +92,9 @@ absl::StatusOr<int> set(Context& context, const SetOptions& options) {
   if (!name.ok()) return name.status();
   auto client = context.client();
   if (!client.ok()) return client.status();
-  std::uint32_t before = 0;
-  if (auto current = policy_status(context, **client, *name, 0); current.ok()) before = current->revision().version();
   auto request = context.scoped<v1::UpdateConfigRequest>();
-  request.set_sandbox(*name);
   *request.mutable_policy() = **policy;
-  auto answer = (*client)->update_config(request);
-  if (!answer.ok()) return answer.status();
-  if (answer->version() == before) {
-    note(absl::StrCat("Policy unchanged (version ", before, ", hash: ", short_hash(answer->policy_hash()), ")"));
-    return 0;
-  }
-  note(absl::StrCat(mark(kDone), " Policy version ", answer->version(), " submitted (hash: ", short_hash(answer->policy_hash()), ")"));
-  return options.wait ? await_loaded(context, **client, *name, answer->version(), options.timeout) : absl::StatusOr<int>{0};
+  return submit_policy(context, **client, *name, std::move(request), options.wait ? std::optional{options.timeout} : std::nullopt);
 }
 
 // ---- get ----
@@ -273,32 +250,6 @@ absl::StatusOr<int> list(Context& context, const ListOptions& options) {
 }
 
 }  // namespace
-
-absl::StatusOr<int> await_loaded(Context& context, GatewayClient& client, const std::string& sandbox, std::uint32_t version, int seconds) {
-  const auto start = Clock::now();
-  while (true) {
-    if (auto answer = policy_status(context, client, sandbox, version); answer.ok()) {
-      switch (answer->revision().status()) {
-        case v1::POLICY_STATUS_LOADED:
-          note(absl::StrCat(mark(kDone), " Policy version ", version, " loaded (active version: ", answer->active_version(), ")"));
-          return 0;
-        case v1::POLICY_STATUS_FAILED:
-          return absl::AbortedError(absl::StrCat("Policy version ", version, " failed to load: ", answer->revision().load_error()));
-        case v1::POLICY_STATUS_SUPERSEDED:
-          note(absl::StrCat("\u26A0 Policy version ", version, " was superseded (active version: ", answer->active_version(), ")"));
-          return 0;
-        default:
-          break;
-      }
-    }
-    const auto waited = Clock::now() - start;
-    if (waited >= std::chrono::seconds{seconds}) {
-      note(absl::StrCat(mark(kFailed), " Timeout waiting for policy version ", version, " to load"));
-      return kExitNotInTime;
-    }
-    std::this_thread::sleep_for(waited < std::chrono::seconds{1} ? kEagerPoll : kSteadyPoll);
-  }
-}
 
 void add_policy_commands(CLI::App& root, Action& chosen) {
   auto* policy = root.add_subcommand("policy", "What sandboxes may do")->alias("pol");

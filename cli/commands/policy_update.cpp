@@ -53,19 +53,7 @@ absl::StatusOr<int> update(Context& context, const Options& options) {
     return absl::FailedPreconditionError("policy is managed globally; delete the global policy before using `openshell policy update`");
   }
   if (options.dry_run) return preview(config->policy(), request);
-  v1::GetSandboxPolicyStatusRequest before_request = context.scoped<v1::GetSandboxPolicyStatusRequest>();
-  before_request.set_sandbox(*name);
-  std::uint32_t before = 0;
-  if (auto current = (*client)->get_policy_status(before_request); current.ok()) before = current->revision().version();
-  request.set_sandbox(*name);
-  auto answer = (*client)->update_config(request);
-  if (!answer.ok()) return answer.status();
-  if (answer->version() == before) {
-    note(absl::StrCat("Policy unchanged (version ", before, ", hash: ", short_hash(answer->policy_hash()), ")"));
-    return 0;
-  }
-  note(absl::StrCat(mark(kDone), " Policy version ", answer->version(), " submitted (hash: ", short_hash(answer->policy_hash()), ")"));
-  return options.wait ? await_loaded(context, **client, *name, answer->version(), options.timeout) : absl::StatusOr<int>{0};
+  return submit_policy(context, **client, *name, std::move(request), options.wait ? std::optional{options.timeout} : std::nullopt);
 }
 
 absl::StatusOr<int> remove_global(Context& context, bool global, bool yes) {

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "cli/commands/commands.hpp"
+#include "cli/commands/delete_each.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
 #include "providers/profile_file.hpp"
@@ -243,25 +244,17 @@ absl::StatusOr<int> export_profile(Context& context, const Options& options) {
 absl::StatusOr<int> remove(Context& context, const Options& options) {
   auto client = context.client();
   if (!client.ok()) return client.status();
-  std::vector<std::string> failed;
-  for (const auto& id : options.ids) {
+  return delete_each(options.ids, "provider profile", "provider profiles", [&](const std::string& id) {
     auto request = scoped<v1::DeleteProviderProfileRequest>(context, options);
     request.set_id(id);
     request.set_allow_missing(true);
     auto answer = (*client)->delete_provider_profile(request);
-    if (!answer.ok()) {
-      note(absl::StrCat(mark(kWarning), " Failed to delete provider profile ", id, ": ", describe(answer.status())));
-      failed.push_back(id);
-    } else if (answer->outcome() == v1::DELETION_OUTCOME_ALREADY_ABSENT) {
-      print(absl::StrCat(mark(kWarning), " Provider profile ", id, " not found"));
-    } else {
-      print(absl::StrCat(mark(kDone), " Deleted provider profile ", id));
-    }
-  }
-  if (failed.empty()) return 0;
-  return absl::InternalError(
-      absl::StrCat("failed to delete ", failed.size(),
-                   failed.size() == 1 ? " provider profile: " : " provider profiles: ", absl::StrJoin(failed, ", ")));
+    if (!answer.ok()) return answer.status();
+    const bool absent = answer->outcome() == v1::DELETION_OUTCOME_ALREADY_ABSENT;
+    print(absent ? absl::StrCat(mark(kWarning), " Provider profile ", id, " not found")
+                 : absl::StrCat(mark(kDone), " Deleted provider profile ", id));
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
 
 #include <CLI/CLI.hpp>
 #include <boost/json.hpp>
@@ -7,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands/commands.hpp"
+#include "cli/commands/delete_each.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
@@ -228,16 +228,7 @@ absl::StatusOr<int> remove(Context& context, const DeleteOptions& options) {
     names = *std::move(found);
     if (names.empty()) print("No sandboxes to delete.");
   }
-  std::vector<std::string> failed;
-  for (const auto& name : names) {
-    if (auto deleted = delete_one(context, **client, name); !deleted.ok()) {
-      note(absl::StrCat(mark(kWarning), " Failed to delete sandbox ", name, ": ", describe(deleted)));
-      failed.push_back(name);
-    }
-  }
-  if (failed.empty()) return 0;
-  return absl::InternalError(
-      absl::StrCat("failed to delete ", failed.size(), failed.size() == 1 ? " sandbox: " : " sandboxes: ", absl::StrJoin(failed, ", ")));
+  return delete_each(names, "sandbox", "sandboxes", [&](const std::string& name) { return delete_one(context, **client, name); });
 }
 
 }  // namespace

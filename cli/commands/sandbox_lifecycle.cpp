@@ -70,6 +70,7 @@ absl::StatusOr<int> stop(Context& context, const Options& options) {
   if (!name.ok()) return name.status();
   auto client = context.client();
   if (!client.ok()) return client.status();
+  stop_forwards(context, *name);
   auto request = context.scoped<v1::StopSandboxRequest>();
   request.set_name(*name);
   auto answer = (*client)->stop_sandbox(request);

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "cli/commands/commands.hpp"
+#include "cli/commands/delete_each.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
@@ -231,23 +232,16 @@ absl::StatusOr<int> list(Context& context, const ListOptions& options) {
 absl::StatusOr<int> remove(Context& context, const std::vector<std::string>& names) {
   auto client = context.client();
   if (!client.ok()) return client.status();
-  std::vector<std::string> failed;
-  for (const auto& name : names) {
+  return delete_each(names, "sandbox template", "sandbox templates", [&](const std::string& name) {
     auto request = context.scoped<v1::DeleteSandboxTemplateRequest>();
     request.set_name(name);
     request.set_allow_missing(true);
     auto answer = (*client)->delete_template(request);
-    if (!answer.ok()) {
-      note(absl::StrCat(mark(kWarning), " Failed to delete sandbox template ", name, ": ", describe(answer.status())));
-      failed.push_back(name);
-    } else if (answer->outcome() == v1::DELETION_OUTCOME_ALREADY_ABSENT) {
-      print(absl::StrCat("Sandbox template ", name, " not found."));
-    } else {
-      print(absl::StrCat(mark(kDone), " Deleted sandbox template ", name));
-    }
-  }
-  if (failed.empty()) return 0;
-  return absl::InternalError(absl::StrCat("failed to delete sandbox templates: ", absl::StrJoin(failed, ", ")));
+    if (!answer.ok()) return answer.status();
+    const bool absent = answer->outcome() == v1::DELETION_OUTCOME_ALREADY_ABSENT;
+    print(absent ? absl::StrCat("Sandbox template ", name, " not found.") : absl::StrCat(mark(kDone), " Deleted sandbox template ", name));
+    return absl::OkStatus();
+  });
 }
 
 void add_create(CLI::App& group, Action& chosen) {

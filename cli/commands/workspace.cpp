@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/commands/commands.hpp"
+#include "cli/commands/delete_each.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
 
@@ -113,23 +114,14 @@ absl::StatusOr<int> list(Context& context, const ListOptions& options) {
 absl::StatusOr<int> remove(Context& context, const std::vector<std::string>& names) {
   auto client = context.client();
   if (!client.ok()) return client.status();
-  std::vector<std::string> failed;
-  for (const auto& name : names) {
+  return delete_each(names, "workspace", "workspaces", [&](const std::string& name) -> absl::Status {
     v1::DeleteWorkspaceRequest request;
     request.set_name(name);
     auto answer = (*client)->delete_workspace(request);
-    if (answer.ok()) {
-      print("Deleted workspace " + name);
-      continue;
-    }
-    failed.push_back(name);
-    note(absl::IsNotFound(answer.status())
-             ? absl::StrCat(mark(kWarning), " Workspace ", name, " not found")
-             : absl::StrCat(mark(kWarning), " Failed to delete workspace ", name, ": ", describe(answer.status())));
-  }
-  if (failed.empty()) return 0;
-  return absl::InternalError(
-      absl::StrCat("failed to delete ", failed.size(), failed.size() == 1 ? " workspace: " : " workspaces: ", absl::StrJoin(failed, ", ")));
+    if (absl::IsNotFound(answer.status())) return absl::NotFoundError(absl::StrCat("Workspace ", name, " not found"));
+    if (answer.ok()) print("Deleted workspace " + name);
+    return answer.status();
+  });
 }
 
 struct MemberOptions {
