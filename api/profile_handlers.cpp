@@ -369,7 +369,9 @@ void remove(const Shared& options, const Context& ctx, const DeleteProviderProfi
         if (auto status = may(tx, *ctx, scope, WorkspaceRole::kAdmin, WorkspaceState::kAny); !status.ok()) return status;
         return remove_in(tx, scope, request, response);
       },
-      [options, scope = *scope](const DeleteProviderProfileResponse&) { told(options, scope); });
+      [options, scope = *scope](const DeleteProviderProfileResponse& response) {
+        if (response.outcome() == DELETION_OUTCOME_COMPLETED) told(options, scope);
+      });
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ absl::Status check(const ConfigInputs& in, const sb::GetSandboxConfigResponse& c
   if (auto status = policy::check_candidate(composed.policy()); !status.ok()) return status;
   const auto invalid = [](const std::string& why) { return absl::FailedPreconditionError(cat("candidate invalid: ", why)); };
   if (auto status = check_bindings(composed.policy(), in.attached, false); !status.ok()) return invalid(message_of(status));
-  if (auto status = check_uninspected(composed.policy(), in.attached); !status.ok()) return invalid(message_of(status));
+  if (auto status = check_composed_uninspected(composed.policy(), in.attached); !status.ok()) return invalid(message_of(status));
   if (!composed.configuration_admitted()) return invalid(composed.configuration_error());
   return absl::OkStatus();
 }
@@ -85,7 +85,5 @@ Evaluation evaluate(const ConfigInputs& in, const sb::SandboxPolicy& base, const
                                 : sha256_hex(domain + "-failed" + kNul + chunk.rule_name() + rule + out.current_hash + out.error);
   return out;
 }
-
-absl::Status check_composed(const ConfigInputs& in, const sb::SandboxPolicy& base) { return check(in, compose_with(in, base)); }
 
 }  // namespace openshell::gateway

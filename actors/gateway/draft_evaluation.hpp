@@ -23,7 +23,4 @@ struct Evaluation {
 Evaluation evaluate(const ConfigInputs& in, const openshell::sandbox::v1::SandboxPolicy& base,
                     const openshell::sandbox::v1::GetSandboxConfigResponse& current, const records::DraftChunkRecord& draft);
 
-/// The same for a base policy that already holds other proposals: OK where the whole may stand.
-absl::Status check_composed(const ConfigInputs& in, const openshell::sandbox::v1::SandboxPolicy& base);
-
 }  // namespace openshell::gateway

@@ -69,6 +69,15 @@ std::string draft_key(const pb::PolicyChunk& chunk) {
   return cat(endpoint.host(), "|", port, "|", chunk.binary());
 }
 
+void own_proposal(openshell::sandbox::v1::NetworkPolicyRule& rule) {
+  for (auto& endpoint : *rule.mutable_endpoints()) {
+    endpoint.set_host(absl::AsciiStrToLower(endpoint.host()));
+    endpoint.clear_provider_credentialed();
+    endpoint.clear_token_grant_owner();
+    endpoint.set_advisor_proposed(true);
+  }
+}
+
 absl::StatusOr<records::DraftChunkRecord> new_draft(const pb::PolicyChunk& proposed, const std::string& mode, std::uint64_t version,
                                                     std::string id, Millis now) {
   if (auto status = check_proposed(proposed, mode); !status.ok()) return status;
@@ -77,12 +86,7 @@ absl::StatusOr<records::DraftChunkRecord> new_draft(const pb::PolicyChunk& propo
   draft.set_draft_version(version);
   auto& chunk = *draft.mutable_chunk();
   chunk = proposed;
-  for (auto& endpoint : *chunk.mutable_proposed_rule()->mutable_endpoints()) {
-    endpoint.set_host(absl::AsciiStrToLower(endpoint.host()));
-    endpoint.clear_provider_credentialed();
-    endpoint.clear_token_grant_owner();
-    endpoint.set_advisor_proposed(true);
-  }
+  own_proposal(*chunk.mutable_proposed_rule());
   chunk.set_id(std::move(id));
   chunk.set_status(std::string{draft_status::kPending});
   chunk.set_confidence(std::isfinite(proposed.confidence()) ? std::clamp(proposed.confidence(), 0.0F, 1.0F) : 0.0F);
@@ -164,6 +168,15 @@ std::vector<const records::DraftChunkRecord*> newest_first(const DraftRows& draf
   std::vector<const records::DraftChunkRecord*> out;
   for (const auto& [id, draft] : drafts) out.push_back(&draft);
   std::stable_sort(out.begin(), out.end(), [](const auto* a, const auto* b) { return created(*a) > created(*b); });
+  return out;
+}
+
+std::vector<std::string> surplus_rejected(const DraftRows& drafts) {
+  std::vector<std::string> out;
+  std::size_t kept = 0;
+  for (const auto* draft : newest_first(drafts)) {
+    if (draft->chunk().status() == draft_status::kRejected && ++kept > kMaxRejectedDrafts) out.push_back(draft->chunk().id());
+  }
   return out;
 }
 

@@ -16,6 +16,8 @@ namespace openshell::gateway {
 
 /// Proposals that wait for a person, per sandbox.
 inline constexpr std::size_t kMaxPendingDrafts = 1'000;
+/// Rejected proposals that are kept, per sandbox: an agent may propose the same thing without end, each time in place of the one before.
+inline constexpr std::size_t kMaxRejectedDrafts = 1'000;
 /// Denials that a proposal names.
 inline constexpr std::size_t kMaxDenialIds = 20;
 /// Observations that one submission adds to a proposal at most.
@@ -29,6 +31,8 @@ inline constexpr std::string_view kApproved = "approved";
 inline constexpr std::string_view kRejected = "rejected";
 }  // namespace draft_status
 
+/// A rule that somebody proposes: hosts in lower case, marked as proposed, and nothing in it that only the gateway may say.
+void own_proposal(openshell::sandbox::v1::NetworkPolicyRule& rule);
 /// A proposal as it came, brought into shape: pending, not evaluated. INVALID_ARGUMENT, naming it, for one that is none.
 absl::StatusOr<records::DraftChunkRecord> new_draft(const pb::PolicyChunk& proposed, const std::string& mode, std::uint64_t version,
                                                     std::string id, Millis now);
@@ -49,6 +53,8 @@ void reopen(records::DraftChunkRecord& draft);
 pb::PolicyChunk to_public(const records::DraftChunkRecord& draft);
 /// Newest first.
 std::vector<const records::DraftChunkRecord*> newest_first(const DraftRows& drafts);
+/// Ids of the oldest rejected proposals beyond kMaxRejectedDrafts.
+std::vector<std::string> surplus_rejected(const DraftRows& drafts);
 /// What happened, in the order of time.
 pb::GetDraftHistoryResponse history_of(const DraftRows& drafts);
 

@@ -187,9 +187,12 @@ absl::Status check_composition(const sb::SandboxPolicy& policy, const std::vecto
 }
 
 absl::Status check_uninspected(const sb::SandboxPolicy& policy, const std::vector<providers::Provider>& attached) {
-  const auto marked = compose_policy(policy, attached, false);
+  return check_composed_uninspected(compose_policy(policy, attached, false), attached);
+}
+
+absl::Status check_composed_uninspected(const sb::SandboxPolicy& composed, const std::vector<providers::Provider>& attached) {
   absl::Status status;
-  for_endpoints(marked, [&](const std::string& rule, const sb::NetworkEndpoint& endpoint) {
+  for_endpoints(composed, [&](const std::string& rule, const sb::NetworkEndpoint& endpoint) {
     if (!endpoint.provider_credentialed() || endpoint.allow_uninspected_credentials() || !status.ok()) return;
     const auto& protocol = endpoint.protocol();
     const bool raw = protocol.empty() || protocol == "tcp" || protocol == "sql";
@@ -214,7 +217,7 @@ sb::GetSandboxConfigResponse compose_config(const ConfigInputs& in) {
     out.set_policy_hash(policy::policy_hash(out.policy()).str());
     if (policy::validate(out.policy()).has_errors() || policy::find_ambiguities(out.policy()).has_errors()) error = diagnostics::kPolicy;
     const bool held =
-        check_bindings(out.policy(), in.attached, global).ok() && (global || check_uninspected(out.policy(), in.attached).ok());
+        check_bindings(out.policy(), in.attached, global).ok() && (global || check_composed_uninspected(out.policy(), in.attached).ok());
     if (error.empty() && !held) error = diagnostics::kProviders;
   } else if (const auto* newest = in.policies.newest(); newest != nullptr && newest->value.hash().empty()) {
     error = diagnostics::kPolicy;  // a stored revision that does not decode: nothing is run in its place

@@ -58,5 +58,8 @@ absl::Status check_composition(const openshell::sandbox::v1::SandboxPolicy& poli
 
 /// FAILED_PRECONDITION where credentials would pass endpoints whose requests nobody looks at, in the composed policy.
 absl::Status check_uninspected(const openshell::sandbox::v1::SandboxPolicy& policy, const std::vector<providers::Provider>& attached);
+/// The same for a policy that compose_policy() made already.
+absl::Status check_composed_uninspected(const openshell::sandbox::v1::SandboxPolicy& composed,
+                                        const std::vector<providers::Provider>& attached);
 
 }  // namespace openshell::gateway

@@ -39,6 +39,8 @@ void call_driver(Entity self, ComputeCall call, std::function<void(absl::StatusO
 void set_timer(Entity self);
 
 Surroundings surroundings(Entity self);
+/// The attached providers are read again before they are next used; a read that is under way is not taken.
+void forget_providers(Entity self);
 /// Makes sure that the attached providers are known, then runs `then` on the actor.
 void with_providers(Entity self, std::function<void(absl::Status)> then);
 /// What the effective configuration is composed of; call after with_providers.

@@ -47,7 +47,7 @@ absl::Status wrong_status(const DraftChunkRecord& draft, std::string_view expect
 /// What several steps of one request change, seen together before anything is written.
 class DraftChanges {
  public:
-  explicit DraftChanges(Entity self) : rows_{self->state.drafts} {}
+  explicit DraftChanges(Entity self) : self_{self}, rows_{self->state.drafts} {}
 
   DraftRows& rows() { return rows_; }
   DraftChunkRecord& edit(const std::string& id) {
@@ -56,10 +56,16 @@ class DraftChanges {
   }
   [[nodiscard]] bool empty() const { return changed_.empty(); }
   void into(Change& change) const {
-    for (const auto& id : changed_) change.drafts.push_back(rows_.at(id));
+    auto changed = changed_;
+    for (auto& id : surplus_rejected(rows_)) {
+      changed.erase(id);
+      if (self_->state.drafts.contains(id)) change.erased_drafts.push_back(std::move(id));
+    }
+    for (const auto& id : changed) change.drafts.push_back(rows_.at(id));
   }
 
  private:
+  Entity self_;
   DraftRows rows_;
   std::set<std::string> changed_;
 };
@@ -432,12 +438,7 @@ void edit_draft(Entity self, const Ask<pb::EditDraftChunkRequest>& ask, Answer<p
     if (!is(*draft, draft_status::kPending)) return answer(wrong_status(*draft, "'pending'"));
     auto& rule = *draft->mutable_chunk()->mutable_proposed_rule();
     rule = request->proposed_rule();
-    for (auto& endpoint : *rule.mutable_endpoints()) {
-      endpoint.set_host(absl::AsciiStrToLower(endpoint.host()));
-      endpoint.clear_provider_credentialed();
-      endpoint.clear_token_grant_owner();
-      endpoint.set_advisor_proposed(true);
-    }
+    own_proposal(rule);
     draft->set_edited(true);
     record_evaluation(*draft, evaluated(self, *draft));
     auto change = begin(self);

@@ -270,6 +270,13 @@ void set_timer(Entity self) {
   self->delayed_send(self, wait, tick_atom::value);
 }
 
+void forget_providers(Entity self) {
+  auto& s = self->state;
+  s.attached_known = false;
+  ++s.attached_epoch;
+  s.config.reset();
+}
+
 void with_providers(Entity self, std::function<void(absl::Status)> then) {
   auto& s = self->state;
   if (s.attached_known) return then(absl::OkStatus());
@@ -282,6 +289,7 @@ void with_providers(Entity self, std::function<void(absl::Status)> then) {
     return then(absl::OkStatus());
   }
   auto found = std::make_shared<std::vector<providers::Provider>>();
+  const auto epoch = s.attached_epoch;
   read_store(
       self,
       [found, names, workspace = sandbox.metadata().workspace()](storage::Transaction& tx) {
@@ -295,6 +303,7 @@ void with_providers(Entity self, std::function<void(absl::Status)> then) {
         return absl::OkStatus();
       },
       [=](const absl::Status& status) {
+        if (status.ok() && epoch != self->state.attached_epoch) return with_providers(self, then);
         if (status.ok()) {
           self->state.attached = *found;
           self->state.attached_known = true;
@@ -414,8 +423,7 @@ SandboxEntity::behavior_type sandbox_entity(SandboxEntity::stateful_pointer<Sand
       [=](changed_atom, const std::string& provider) {
         const auto& names = self->state.record.sandbox().spec().providers();
         if (!provider.empty() && std::find(names.begin(), names.end(), provider) == names.end()) return;
-        self->state.attached_known = false;
-        self->state.config.reset();
+        forget_providers(self);
         refresh_drafts_later(self);
         forget_dependent_endpoints(self);
         self->send(self->state.deps->sessions, changed_atom::value, self->state.record.sandbox().metadata().id());

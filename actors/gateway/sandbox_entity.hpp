@@ -65,6 +65,7 @@ struct SandboxEntityState {
 
   std::vector<providers::Provider> attached;
   bool attached_known = false;
+  std::uint64_t attached_epoch = 0;  // rises with every change of the set or its members: what was read under an older one is not taken
   bool provider_missing = false;
   std::shared_ptr<const openshell::sandbox::v1::GetSandboxConfigResponse> config;  // composed; null: compose anew
 

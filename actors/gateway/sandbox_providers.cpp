@@ -83,12 +83,9 @@ void change_set(Entity self, std::vector<std::string> names, bool changed, const
       [=](const absl::Status& read) {
         if (!read.ok()) return failed(read);
         auto& s = self->state;
-        if (const auto* newest = s.policies.newest()) {
-          if (auto status = check_bindings(newest->value.policy(), *attached, false); !status.ok()) return failed(status);
-        }
-        if (changed && kind == pb::PROVIDER_MUTATION_KIND_ATTACH && !(s.global.settings && s.global.settings->has_global_policy())) {
-          const auto* newest = s.policies.newest();
-          const auto& base = newest != nullptr ? newest->value.policy() : s.record.sandbox().spec().policy();
+        const auto& base = base_policy(self);
+        if (auto status = check_bindings(base, *attached, false); !status.ok()) return failed(status);
+        if (changed && kind == pb::PROVIDER_MUTATION_KIND_ATTACH && !has_global_policy(self)) {
           if (auto status = check_composition(base, *attached); !status.ok()) return failed(status);
           if (auto status = check_uninspected(base, *attached); !status.ok()) return failed(status);
         }

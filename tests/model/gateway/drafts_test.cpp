@@ -338,6 +338,17 @@ TEST_F(Drafts, NoMoreThanTheLimitWait) {
   EXPECT_THAT(answer->rejection_reasons(), ElementsAre(HasSubstr("1000 proposals of this sandbox wait for a decision")));
 }
 
+TEST_F(Drafts, AnAgentThatProposesTheSameThingForEverFillsNothing) {
+  const std::vector<pb::PolicyChunk> half((kMaxRejectedDrafts + 4) / 2, chunk("new.example.com", 9091, "/usr/bin/git"));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(submit(half, "agent_authored").ok());
+  EXPECT_EQ(drafts("pending").size(), 1U) << "each takes the place of the one before";
+  EXPECT_EQ(drafts("rejected").size(), kMaxRejectedDrafts);
+  const auto pending = drafts("pending").at(0).id();
+  restart();
+  EXPECT_EQ(drafts("rejected").size(), kMaxRejectedDrafts) << "erased in the store too";
+  EXPECT_EQ(drafts("pending").at(0).id(), pending);
+}
+
 TEST_F(Drafts, ASyncByTheSupervisorKeepsWhatIsMarkedAsProposed) {
   ASSERT_TRUE(approve(submit_one(chunk("new.example.com", 9091, "/usr/bin/git"))).ok());
   Caller supervisor;

@@ -180,7 +180,7 @@ TEST_F(Gateway, FB_37_ASupervisorThatDiesBeforeConfirmIsRecoveredAfterASecond) {
   EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_READY);
 }
 
-TEST_F(Gateway, GW_TheRepairWindowExpiresAndComputeIsReclaimed) {
+TEST_F(Gateway, GW_TheRepairWindowExpiresAndComputeIsReclaimed) {  // FB-38
   ASSERT_TRUE(create("box").ok());
   pass(299'900ms);
   EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_PROVISIONING);
@@ -236,7 +236,7 @@ TEST_F(Gateway, GW_ARestartedGatewayFindsItsRunningSandboxAndLeavesItAlone) {
   EXPECT_TRUE(ask<Outcome>(entity("box"), usable_atom::value).status.ok());
 }
 
-TEST_F(Gateway, GW_ARestartedGatewayPutsBackWhatWasRunningAndIsNot) {
+TEST_F(Gateway, GW_ARestartedGatewayPutsBackWhatWasRunningAndIsNot) {  // FB-37
   ASSERT_TRUE(create("box").ok());
   make_ready("box", one);
   ASSERT_TRUE(create("halted").ok());
