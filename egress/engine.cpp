@@ -324,6 +324,9 @@ EngineCounters Engine::counters() const {
   return out;
 }
 
+std::shared_ptr<ByteStream> make_posted_socket_stream(Engine& engine, int fd) {
+  return make_posted_socket_stream(engine.impl().core().io, fd);
+}
 std::shared_ptr<ByteStream> make_socket_stream(Engine& engine, int fd) { return make_socket_stream(engine.impl().core().io, fd); }
 
 }  // namespace openshell::egress

@@ -2,20 +2,12 @@
 
 #include <absl/strings/ascii.h>
 
-#include <algorithm>
-
 #include "egress/ip_address.hpp"
 
 namespace openshell::egress {
 namespace {
 
 constexpr std::uint32_t kMaxPort = 65'535;
-
-bool loopback(const IpAddress& address) {
-  if (address.is_v4()) return address.bytes()[0] == 127;
-  const auto& bytes = address.bytes();
-  return std::all_of(bytes.begin(), bytes.end() - 1, [](std::uint8_t byte) { return byte == 0; }) && bytes.back() == 1;
-}
 
 }  // namespace
 
@@ -26,7 +18,7 @@ absl::StatusOr<std::string> loopback_target(std::string_view host, std::uint32_t
   if (absl::AsciiStrToLower(name) == "localhost") return std::string{"127.0.0.1"};
   if (name.size() > 2 && name.front() == '[' && name.back() == ']') name = name.substr(1, name.size() - 2);
   auto address = IpAddress::parse(name);
-  if (!address.ok() || !loopback(address->unmapped())) return absl::InvalidArgumentError("tcp target host must be loopback");
+  if (!address.ok() || !address->is_loopback()) return absl::InvalidArgumentError("tcp target host must be loopback");
   return address->unmapped().str();
 }
 

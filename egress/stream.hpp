@@ -55,5 +55,7 @@ class ByteStream {
 /// The engine recognises it, so that a raw relay between two of them can be spliced. Reset sends RST where the socket is TCP.
 class Engine;
 std::shared_ptr<ByteStream> make_socket_stream(Engine& engine, int fd);
+/// The same for users on other threads than the engine's: every call is carried over to it. Never spliced.
+std::shared_ptr<ByteStream> make_posted_socket_stream(Engine& engine, int fd);
 
 }  // namespace openshell::egress

@@ -120,6 +120,7 @@ absl::StatusOr<std::optional<std::uint64_t>> parse_share(std::string_view text, 
   const auto value = leading_number(text.substr(0, text.size() - 1), rest);
   if (!value.ok() || !rest.empty() || *value <= 0 || *value > 100)
     return absl::InvalidArgumentError("\"" + std::string(text) + "\" is no share between 0% and 100%");
+  if (whole == 0) return absl::FailedPreconditionError("the whole that \"" + std::string(text) + "\" is a share of is not known");
   return std::optional{std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(whole) * *value / 100))};
 }
 

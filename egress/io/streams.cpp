@@ -122,6 +122,31 @@ class SocketStream final : public ByteStream, public std::enable_shared_from_thi
   bool ended_ = false;
 };
 
+/// Carries the calls of other threads to the one that alone may touch the socket.
+class PostedStream final : public ByteStream {
+ public:
+  PostedStream(std::shared_ptr<asio::io_context> io, int fd) : io_{std::move(io)}, stream_{make_socket_stream(io_, fd)} {}
+  ~PostedStream() override {
+    asio::post(*io_, [stream = std::move(stream_)] {});
+  }
+  void read(ReadDone done) override {
+    asio::post(*io_, [stream = stream_, done = std::move(done)]() mutable { stream->read(std::move(done)); });
+  }
+  void write(std::string bytes, WriteDone done) override {
+    asio::post(*io_, [stream = stream_, bytes = std::move(bytes), done = std::move(done)]() mutable {
+      stream->write(std::move(bytes), std::move(done));
+    });
+  }
+  void shutdown_write() override {
+    asio::post(*io_, [stream = stream_] { stream->shutdown_write(); });
+  }
+  void reset() override { stream_->reset(); }
+
+ private:
+  const std::shared_ptr<asio::io_context> io_;
+  std::shared_ptr<ByteStream> stream_;
+};
+
 /// Where a completion goes on: at once where it comes on the I/O thread by itself, later where it comes from inside the call that asked.
 class Resumption {
  public:
@@ -183,6 +208,10 @@ Task<void> CarrierStream::shutdown_write() {
 
 std::shared_ptr<ByteStream> make_socket_stream(const std::shared_ptr<asio::io_context>& io, int fd) {
   return std::make_shared<SocketStream>(io, fd);
+}
+
+std::shared_ptr<ByteStream> make_posted_socket_stream(const std::shared_ptr<asio::io_context>& io, int fd) {
+  return std::make_shared<PostedStream>(io, fd);
 }
 
 void Reader::consume(std::size_t count) noexcept {

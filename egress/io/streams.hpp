@@ -55,6 +55,8 @@ class CarrierStream final : public AsyncStream {
 
 /// `fd` is a connected stream socket; it is owned and made non-blocking.
 std::shared_ptr<ByteStream> make_socket_stream(const std::shared_ptr<asio::io_context>& io, int fd);
+/// May be used, and let go, on any thread.
+std::shared_ptr<ByteStream> make_posted_socket_stream(const std::shared_ptr<asio::io_context>& io, int fd);
 
 /// Bytes that were read but not used yet, in front of a stream.
 class Reader {

@@ -73,10 +73,9 @@ std::optional<RequestRefusal> check_authority(RequestContext& context) {
     const auto written = absolute ? absolute->authority : *host;
     if (!host) {
       context.head.fields.add("Host", authority_of(context.relay, standard));
-    } else if (!written.starts_with(context.relay.host) && !written.starts_with('[')) {
-      context.head.fields.set("Host", authority_of(context.relay, standard));  // other case: the name that was authorised
-    } else if (written.substr(context.relay.host.size()).starts_with('.')) {
-      context.head.fields.set("Host", authority_of(context.relay, standard));  // final dot
+    } else if (const auto end = context.relay.host.size();
+               !written.starts_with('[') && (!written.starts_with(context.relay.host) || (written.size() > end && written[end] == '.'))) {
+      context.head.fields.set("Host", authority_of(context.relay, standard));  // other case or a final dot: the name that was authorised
     }
     return std::nullopt;
   }

@@ -82,7 +82,10 @@ void watch_client(const std::shared_ptr<Relay>& relay, Reader& from_client) {
 Task<void> upload_body(std::shared_ptr<Relay> relay, std::shared_ptr<Upload> upload, Reader& from, AsyncStream& to, http::Framing framing) {
   upload->end = co_await copy_body(*relay, from, to, framing, http::ChunkedReader::Side::kRequest, relay->core.counters.bytes_up);
   upload->running = false;
-  if (upload->end == CopyEnd::kWhole) watch_client(relay, from);
+  if (upload->end == CopyEnd::kWhole) {
+    if (!upload->answered) relay->wait_at_most(relay->core.options.waits.response);  // counted from the end of the request
+    watch_client(relay, from);
+  }
   // Upstream would wait for the rest for ever. Where nothing was answered yet, the exchange answers 400 once its wait for upstream breaks.
   if (upload->end == CopyEnd::kMalformed && !upload->answered) {
     relay->upstream->reset();
@@ -219,6 +222,7 @@ Task<ExchangeEnd> carry_response(std::shared_ptr<Relay> relay, const RequestCont
     if (!written.ok()) co_return ExchangeEnd::kAbort;
     if (head->status == 101) co_return ExchangeEnd::kUpgraded;
     if (head->status / 100 == 1) continue;
+    relay->wait_at_most(relay->core.options.waits.body);  // also for the first piece of it
     relay->observe(head->status < 400 ? EndpointResult::kHttpResponseReceived : EndpointResult::kUpstreamRejected,
                    context.decision.endpoint);
     bool whole = false;

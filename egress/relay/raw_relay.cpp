@@ -35,6 +35,7 @@ void note(RawState& state, const Direction& direction, std::size_t count) {
 
 /// The rest of a bulk direction. nullopt: it cannot be spliced.
 Task<std::optional<SpliceEnd>> splice_rest(std::shared_ptr<Relay> relay, std::shared_ptr<RawState> state, Direction direction) {
+  if (relay->closed) co_return SpliceEnd::kBroken;  // a read that was under way may end after the close
   if (direction.source == nullptr || direction.sink == nullptr) co_return std::nullopt;
   auto made = Splice::make(*relay->core.io, direction.source->native_socket(), direction.sink->native_socket());
   if (!made) co_return std::nullopt;

@@ -65,6 +65,7 @@ void Relay::time_up() {
   if (!idle) return close();
   // Nothing is outstanding: the client is told so, and has a moment to end its side.
   idle = false;
+  draining = true;
   wait_at_most(kLinger);
   client->shutdown_write();
 }
@@ -153,6 +154,8 @@ Task<absl::StatusOr<std::optional<std::string>>> read_head(std::shared_ptr<Relay
     }
     const auto more = co_await from_client.fill();
     if (!more.ok()) co_return absl::UnavailableError(std::string{more.status().message()});
+    // What crossed our end of the connection is not carried out: its answer could not be written.
+    if (*more && relay->draining) co_return absl::UnavailableError("the connection was idle for too long");
     if (!*more && !begun) co_return std::optional<std::string>{};
     if (!*more) co_return absl::UnavailableError("client ended inside a request head");
   }

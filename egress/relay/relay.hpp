@@ -45,7 +45,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::optional<std::pair<std::string, DenialId>> explained;  ///< a denied open that is only answered: reason and id
   std::uint64_t progress = 0;                                 ///< chunks carried towards the workload
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();  ///< of the present wait
-  bool idle = false;  ///< between two requests: its deadline ends it in order
+  bool idle = false;      ///< between two requests: its deadline ends it in order
+  bool draining = false;  ///< this side was ended for idleness
   bool closed = false;
   bool stale = false;  ///< closed because a generation ended it
   std::optional<asio::steady_timer> half_closed;

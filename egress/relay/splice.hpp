@@ -1,7 +1,6 @@
 // Bytes from one socket to another without a copy into this process: splice(2) through a pipe.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
