@@ -69,6 +69,7 @@ struct EgressRuntime::Prepared final : PreparedRuntime {
   std::shared_ptr<egress::Generation> generation = std::make_shared<egress::Generation>();
   egress::CredentialLedger::Candidate credentials;
   std::optional<std::vector<policy::InventoryEndpoint>> endpoints;  // none: those of before
+  Links links;                                                      // that the matcher knows
 };
 
 absl::StatusOr<std::unique_ptr<PreparedRuntime>> EgressRuntime::prepare(const Candidate& candidate) {
@@ -84,9 +85,11 @@ absl::StatusOr<std::unique_ptr<PreparedRuntime>> EgressRuntime::prepare(const Ca
     auto matcher = policy::Matcher::compile(policy, options_with(links_));
     if (!matcher.ok()) return matcher.status();
     generation.matcher = *std::move(matcher);
+    prepared->links = links_;
     prepared->endpoints = policy::endpoint_inventory(policy);
   } else {
     generation.matcher = matcher_;
+    prepared->links = matcher_links_;
   }
 
   if (candidate.environment_changed || !credentials_.table) {
@@ -117,32 +120,39 @@ void EgressRuntime::publish(std::unique_ptr<PreparedRuntime> prepared, std::func
   if (closed_) return done();  // it was prepared before that
   ready.generation->number = ++number_;
   matcher_ = ready.generation->matcher;
+  matcher_links_ = std::move(ready.links);
   credentials_ = ready.credentials;
   if (ready.endpoints) endpoints_ = std::move(*ready.endpoints);
-  std::map<EndpointBox::Place, std::string> ids;
-  for (const auto& endpoint : endpoints_) ids.emplace(EndpointBox::Place{endpoint.policy, endpoint.index}, endpoint.id);
-  box_->install(number_, std::move(ids));
+  install_endpoints();
   generation_ = ready.generation;
   quarantined_ = false;
   engine_.publish(std::move(ready.generation), [this, done = std::move(done)](const egress::PublishReport&) { ask_for_links(done); });
   ledger_.commit(credentials_);
 }
 
+void EgressRuntime::install_endpoints() {
+  std::map<EndpointBox::Place, std::string> ids;
+  for (const auto& endpoint : endpoints_) ids.emplace(EndpointBox::Place{endpoint.policy, endpoint.index}, endpoint.id);
+  box_->install(number_, std::move(ids));
+}
+
 void EgressRuntime::ask_for_links(std::function<void()> done) {
   std::vector<std::string> paths;
+  std::uint64_t asked = 0;
   {
     const std::lock_guard lock{mutex_};
+    asked = ++asked_;
     if (resolver_ && matcher_ && !closed_) paths = literal_programs(*matcher_);
   }
   if (paths.empty()) return done();
-  resolver_(std::move(paths), [this, done = std::move(done)](absl::StatusOr<boundary::LinksResolved> answer) {
-    links_known(std::move(answer));
+  resolver_(std::move(paths), [this, asked, done = std::move(done)](absl::StatusOr<boundary::LinksResolved> answer) {
+    links_known(asked, std::move(answer));
     done();
   });
 }
 
 /// The workload cannot change these links, so they change with the root only: most answers say what is known.
-void EgressRuntime::links_known(absl::StatusOr<boundary::LinksResolved> answer) {
+void EgressRuntime::links_known(std::uint64_t asked, absl::StatusOr<boundary::LinksResolved> answer) {
   if (!answer.ok()) {
     spdlog::warn("links among the programs of the policy are not known: {}", std::string{answer.status().message()});
     return;
@@ -152,20 +162,21 @@ void EgressRuntime::links_known(absl::StatusOr<boundary::LinksResolved> answer) 
     if (warned_.size() < kMaxWarned && warned_.insert(path).second)
       spdlog::warn("the policy names {}, a symbolic link that is not followed: {}", path, why);
   }
-  if (answer->targets == links_ || closed_) return;
+  if (asked < answered_ || closed_) return;  // of an older policy than what is known
+  answered_ = asked;
   links_ = std::move(answer->targets);
-  if (!matcher_ || !generation_) return;
+  // Not what was known before: a policy may have been compiled before that came, and published after.
+  if (links_ == matcher_links_ || !matcher_ || !generation_) return;
   auto matcher = policy::Matcher::compile(matcher_->policy(), options_with(links_));
   if (!matcher.ok()) return;  // it compiled without them
   matcher_ = *std::move(matcher);
+  matcher_links_ = links_;
   if (quarantined_) return;
   auto next = std::make_shared<egress::Generation>(*generation_);
   next->matcher = matcher_;
   next->number = ++number_;
   generation_ = next;
-  std::map<EndpointBox::Place, std::string> ids;
-  for (const auto& endpoint : endpoints_) ids.emplace(EndpointBox::Place{endpoint.policy, endpoint.index}, endpoint.id);
-  box_->install(number_, std::move(ids));
+  install_endpoints();
   engine_.publish(std::move(next));
 }
 

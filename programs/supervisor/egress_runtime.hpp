@@ -50,7 +50,8 @@ class EgressRuntime final : public RuntimeHost {
   struct Prepared;
   using Links = std::map<std::string, std::string>;
   void ask_for_links(std::function<void()> done);
-  void links_known(absl::StatusOr<boundary::LinksResolved> answer);
+  void links_known(std::uint64_t asked, absl::StatusOr<boundary::LinksResolved> answer);
+  void install_endpoints();  // with mutex_ held
 
   egress::Engine& engine_;
   const std::optional<egress::IpAddress> host_gateway_ip_;
@@ -62,6 +63,8 @@ class EgressRuntime final : public RuntimeHost {
   egress::CredentialLedger::Candidate credentials_;       // in force
   std::shared_ptr<const egress::Generation> generation_;  // in force
   Links links_;                                           // as the sandbox said last
+  Links matcher_links_;                                   // that matcher_ was compiled with
+  std::uint64_t asked_ = 0, answered_ = 0;                // questions for links, and the newest that was answered
   std::set<std::string> warned_;                          // links whose refusal was said
   LinkResolver resolver_;
   std::uint64_t number_ = 0;

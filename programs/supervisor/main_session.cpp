@@ -328,7 +328,9 @@ class MainSession::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void received(Actions& actions, absl::StatusOr<std::string> bytes) {
-    if (!bytes.ok() || bytes->empty() || !decoder_.append(*bytes).ok()) return stream_lost(actions, bytes.status());
+    if (!bytes.ok()) return stream_lost(actions, bytes.status());
+    if (bytes->empty()) return stream_lost(actions, absl::UnavailableError("it ended without an exit"));
+    if (auto status = decoder_.append(*bytes); !status.ok()) return stream_lost(actions, status);
     while (auto frame = decoder_.next()) {
       if (frame->channel == boundary::Channel::exit_status) {
         auto status = boundary::decode_exit_status(frame->payload);

@@ -318,7 +318,7 @@ class Process {
     return [this]() -> absl::StatusOr<std::shared_ptr<egress::ByteStream>> {
       auto socket = dial_ssh_socket(options_.ssh_socket);
       if (!socket.ok()) return socket.status();
-      return egress::make_socket_stream(*engine_, socket->release());
+      return egress::make_posted_socket_stream(*engine_, socket->release());
     };
   }
 
@@ -531,7 +531,6 @@ class Process {
     if (!root_ && acceptor_ && !boundary_->lost()) {  // confirmed, and the launch failed: nothing may be left behind
       (void)boundary_->call_and_wait(boundary::TerminateBoundary{}, kTerminateDeadline);
     }
-    boundary_->stop_repairing();
     return code == kExitStopped && main_code_ ? *main_code_ : code;
   }
 

@@ -40,7 +40,6 @@ class SshConnection {
   static int on_message(ssh_session, ssh_message message, void* self);
   static int on_inbox(int fd, int events, void* self);
 
-  bool handshake();
   bool turn();
   void pump();
   void keep_alive(Clock::time_point now);

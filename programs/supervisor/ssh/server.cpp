@@ -81,12 +81,11 @@ absl::Status SshServer::listen() {
   if (options_.socket.front() != '@') ::unlink(options_.socket.c_str());
   listener_ = isolation::FileDescriptor{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   stop_ = isolation::FileDescriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  const mode_t before = ::umask(0177);
-  const int bound = ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address->name), address->length);
-  const int error = errno;
-  ::umask(before);
-  if (bound != 0 || ::listen(listener_.get(), kBacklog) != 0)
-    return absl::UnavailableError(absl::StrCat("the SSH server cannot listen on ", options_.socket, ": ", std::strerror(error)));
+  // The file gets the mode of the socket. Not by the umask, which other threads have as well.
+  if (::fchmod(listener_.get(), 0600) != 0 ||
+      ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address->name), address->length) != 0 ||
+      ::listen(listener_.get(), kBacklog) != 0)
+    return absl::UnavailableError(absl::StrCat("the SSH server cannot listen on ", options_.socket, ": ", std::strerror(errno)));
   return absl::OkStatus();
 }
 

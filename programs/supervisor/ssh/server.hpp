@@ -4,7 +4,6 @@
 
 #include <absl/status/statusor.h>
 
-#include <condition_variable>
 #include <list>
 #include <memory>
 #include <mutex>
