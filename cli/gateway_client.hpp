@@ -62,7 +62,6 @@
   X(approve_draft_chunk, ApproveDraftChunk, ApproveDraftChunkRequest, ApproveDraftChunkResponse)                      \
   X(approve_all_draft_chunks, ApproveAllDraftChunks, ApproveAllDraftChunksRequest, ApproveAllDraftChunksResponse)     \
   X(reject_draft_chunk, RejectDraftChunk, RejectDraftChunkRequest, RejectDraftChunkResponse)                          \
-  X(edit_draft_chunk, EditDraftChunk, EditDraftChunkRequest, EditDraftChunkResponse)                                  \
   X(undo_draft_chunk, UndoDraftChunk, UndoDraftChunkRequest, UndoDraftChunkResponse)                                  \
   X(clear_draft_chunks, ClearDraftChunks, ClearDraftChunksRequest, ClearDraftChunksResponse)                          \
   X(get_logs, GetSandboxLogs, GetSandboxLogsRequest, GetSandboxLogsResponse)                                          \

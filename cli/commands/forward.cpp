@@ -146,6 +146,23 @@ void announce(const ForwardSpec& spec, const std::string& name, bool background)
   std::fflush(stdout);
 }
 
+/// The session of a forward: a background forward keeps it, every other way out gives it back.
+class HeldSession {
+ public:
+  HeldSession(Context& context, const SshSession& session) : context_{context}, session_{session} {}
+  ~HeldSession() {
+    if (!kept_) revoke_session(context_, session_);
+  }
+  HeldSession(const HeldSession&) = delete;
+  HeldSession& operator=(const HeldSession&) = delete;
+  void keep() { kept_ = true; }
+
+ private:
+  Context& context_;
+  const SshSession& session_;
+  bool kept_ = false;
+};
+
 absl::StatusOr<int> start(Context& context, const Options& options) {
   auto spec = parse_forward_spec(options.spec);
   if (!spec.ok()) return spec.status();
@@ -158,6 +175,7 @@ absl::StatusOr<int> start(Context& context, const Options& options) {
   if (!port_is_free(*spec)) return busy(*records, target->name, *spec);
   auto session = create_session(context, *name);
   if (!session.ok()) return session.status();
+  HeldSession held{context, *session};
   auto run = ssh_for(*session, forward_words(*spec, session->sandbox_id));
   if (!run.ok()) return run.status();
   run->input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -178,7 +196,9 @@ absl::StatusOr<int> start(Context& context, const Options& options) {
     }
   }
   announce(*spec, *name, options.background);
-  return options.background ? 0 : wait_for(*child);
+  if (!options.background) return wait_for(*child);
+  held.keep();
+  return 0;
 }
 
 absl::StatusOr<int> stop(Context& context, const Options& options) {

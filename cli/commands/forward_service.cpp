@@ -31,8 +31,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kLook{2};      // between looks at the sandbox
-constexpr std::size_t kMaxConnections = 128;  // at once; the gateway's own limit
+constexpr std::chrono::milliseconds kRetry{50};  // while no connection more fits
+constexpr std::chrono::seconds kLook{2};         // between looks at the sandbox
+constexpr std::size_t kMaxConnections = 128;     // at once; the gateway's own limit
 constexpr int kBacklog = 64;
 
 struct Options {
@@ -221,11 +222,13 @@ absl::StatusOr<int> service(Context& context, const Options& options) {
   while (status.ok()) {
     pollfd ready{listener->fd, POLLIN, 0};
     const bool room = shared.open < kMaxConnections;
-    if (::poll(&ready, room ? 1 : 0, static_cast<int>(std::chrono::milliseconds{kLook}.count())) == 1) {
+    if (::poll(&ready, room ? 1 : 0, static_cast<int>((room ? std::chrono::milliseconds{kLook} : kRetry).count())) == 1) {
       const int fd = ::accept4(listener->fd, nullptr, nullptr, SOCK_CLOEXEC);
       if (fd >= 0) {
         ++shared.open;
         std::thread{[&shared, fd] { serve(shared, fd); }}.detach();
+      } else {
+        std::this_thread::sleep_for(kRetry);  // no descriptor is free: it stays ready
       }
     }
     status = fatal_status(shared);

@@ -10,6 +10,7 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/commands/policy_wait.hpp"
+#include "cli/log_line.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
@@ -99,7 +100,7 @@ void line(std::string_view label, const std::string& value) {
   if (value.empty()) return;
   std::string padded{label};
   padded.resize(std::max<std::size_t>(padded.size() + 1, 13), ' ');
-  print("  " + padded + value);
+  print("  " + padded + harmless(value));  // much of it is what a workload wrote
 }
 
 void print_chunk(const v1::PolicyChunk& chunk) {
@@ -251,8 +252,8 @@ absl::StatusOr<int> history(Context& context, GatewayClient& client, const std::
   }
   print("Rule History:");
   for (const auto& entry : answer->entries()) {
-    print(absl::StrCat("  ", show_time(entry.event_time()), " ", entry.event_type(), " [", entry.chunk_id().substr(0, 8), "] ",
-                       entry.description()));
+    print(harmless(absl::StrCat("  ", show_time(entry.event_time()), " ", entry.event_type(), " [", entry.chunk_id().substr(0, 8), "] ",
+                                entry.description())));
   }
   return 0;
 }

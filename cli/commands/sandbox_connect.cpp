@@ -68,6 +68,7 @@ absl::StatusOr<int> open_editor(Context& context, const std::string& name, const
   auto session = create_session(context, name);
   if (!session.ok()) return session.status();
   auto root = remote_workspace(*session);
+  revoke_session(context, *session);  // the editor's connections get their own, by the Host block
   if (!root.ok()) return root.status();
   auto block = block_for(context, name);
   if (!block.ok()) return block.status();

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "cli/commands/commands.hpp"
+#include "cli/log_line.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/sandbox_wait.hpp"
 #include "cli/terminal.hpp"
@@ -35,7 +36,7 @@ absl::Status watch_for(Context& context, GatewayClient& client, const std::strin
   request.set_follow_status(true);
   std::optional<absl::Status> outcome;
   const auto take = [&](const v1::SandboxStreamEvent& event) {
-    if (event.has_warning()) note("WARN " + event.warning().message());
+    if (event.has_warning()) note("WARN " + harmless(event.warning().message()));
     if (!event.has_sandbox()) return true;
     seen = event.sandbox();
     outcome = settled(goal, seen);

@@ -78,11 +78,18 @@ absl::StatusOr<Target> proxy_target(Context& context, const Options& options, co
       if (without_path(known.endpoint) == target.endpoint) target.name = known.name;
     }
   }
+  if (auto known = registry->find(target.name); known.ok() && without_path(known->endpoint) == target.endpoint)
+    target.auth_mode = known->auth_mode;
   if (target.endpoint.starts_with("https://") && !target.insecure) target.bundle = registry->bundle(target.name);
   return target;
 }
 
-absl::StatusOr<int> run(const Target& target, const std::string& workspace, const std::string& sandbox, const std::string& token) {
+/// `context` knows how the gateway of `target` is spoken to: it lends the bearer, for the registered origin alone.
+absl::StatusOr<int> run(Context& context, Target target, const std::string& workspace, const std::string& sandbox,
+                        const std::string& token) {
+  auto bearer = context.bearer(target);
+  if (!bearer.ok()) return bearer.status();
+  target.bearer = *std::move(bearer);
   auto client = GatewayClient::open(target);
   if (!client.ok()) return client.status();
   v1::TcpForwardInit init;
@@ -109,8 +116,9 @@ absl::StatusOr<int> run_named(Context& context, const Options& options) {
   if (!session.ok()) return session.status();
   auto target = own.target();
   if (!target.ok()) return target.status();
+  if (without_path(session->url) != without_path(target->endpoint)) target->auth_mode.clear();  // no bearer for another origin
   target->endpoint = session->url;
-  return run(*target, flags.workspace, options.name, std::string{session->token.reveal()});
+  return run(own, *std::move(target), flags.workspace, options.name, std::string{session->token.reveal()});
 }
 
 absl::StatusOr<int> proxy(Context& context, const Options& options) {
@@ -119,7 +127,7 @@ absl::StatusOr<int> proxy(Context& context, const Options& options) {
   if (!options.url.empty() && !options.sandbox.empty() && !token.empty()) {
     auto target = proxy_target(context, options, options.url);
     if (!target.ok()) return target.status();
-    return run(*target, context.flags().workspace, options.sandbox, token);
+    return run(context, *std::move(target), context.flags().workspace, options.sandbox, token);
   }
   if (!options.name.empty() && (!options.gateway_name.empty() || !options.server.empty())) return run_named(context, options);
   return absl::InvalidArgumentError("provide either --gateway/--sandbox/--token or --gateway-name/--name (or --server/--name)");
