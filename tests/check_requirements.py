@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when tests/requirements.tsv names a test that does not exist, or an id whose test does not name it.
+"""Fails when tests/requirements.tsv names a test that does not exist, or an id whose test does not name it: in its name, its body, or the lines above it.
 
 Each line: requirement id, the statement in a few words, the test as `ctest -N` or pytest prints it. Usage: check_requirements.py BUILD_DIR
 """
@@ -18,9 +18,35 @@ def known_tests(build):
     return tests
 
 
+ID = re.compile(r"\b[A-Z][A-Z0-9]*-\d+\b")
+ABOVE = 3  # lines of comment above a test
+
+
+def ids_in(text):
+    return set(ID.findall(text.replace("_", "-")))
+
+
+def ids_of_tests():
+    """What each test names, by `Suite.Test` and `file.py::test`; an id in the docstring of a pytest file counts for all of its tests."""
+    found = {}
+    for path in pathlib.Path("tests").rglob("*.cpp"):
+        lines = path.read_text(errors="replace").splitlines()
+        starts = [(number, re.match(r"(?:TYPED_)?TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", line)) for number, line in enumerate(lines)]
+        starts = [(number, match) for number, match in starts if match]
+        for (number, match), following in zip(starts, [*(number for number, _ in starts[1:]), len(lines)]):
+            key = f"{match[1]}.{match[2]}"
+            found[key] = found.get(key, set()) | ids_in("\n".join(lines[max(0, number - ABOVE):following]))
+    for path in pathlib.Path("tests/e2e").glob("test_*.py"):
+        text = path.read_text()
+        whole = ids_in(text.split('"""')[1]) if text.startswith('"""') else set()
+        for block in re.split(r"^(?=(?:@pytest|def ))", text, flags=re.M):
+            for name in re.findall(r"^\s*def (test_\w+)", block, re.M):
+                found[f"{path.name}::{name}"] = whole | ids_in(block)
+    return found
+
+
 def main(build):
-    sources = "\n".join(path.read_text(errors="replace") for path in pathlib.Path("tests").rglob("*") if path.suffix in {".cpp", ".py", ".hpp"})
-    named = set(re.findall(r"\b[A-Z][A-Z0-9]*[-_]\d+\b", sources.replace("_", "-")))
+    named = ids_of_tests()
     tests = known_tests(build)
     problems = []
     rows = [line.split("\t") for line in pathlib.Path("tests/requirements.tsv").read_text().splitlines() if line and not line.startswith("#")]
@@ -31,8 +57,10 @@ def main(build):
         identity, _, test = row
         if test not in tests:
             problems.append(f"{identity}: there is no test {test}")
-        if identity not in named:
-            problems.append(f"{identity}: no test names this id")
+        # ctest writes Prefix/Suite.Test/Parameter
+        plain = test if "::" in test else re.sub(r"^(?:\w+/)?(\w+\.\w+).*$", r"\1", test)
+        if identity not in named.get(plain, set()):
+            problems.append(f"{identity}: {test} does not name it")
     for problem in problems:
         print(f"tests/requirements.tsv: {problem}", file=sys.stderr)
     print(f"requirements: {len({row[0] for row in rows})} ids shown by {len({row[-1] for row in rows})} tests")

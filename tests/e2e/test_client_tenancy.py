@@ -1,5 +1,4 @@
-"""PY: workspaces, templates and service exposures of the published package; numbers are lines of what it relies on. Each part is skipped, and says so,
-where the gateway does not implement its calls."""
+"""PY: workspaces, templates and service exposures of the published package; numbers are lines of what it relies on."""
 
 import time
 
@@ -10,20 +9,9 @@ from conftest import WORKSPACE, create_ready, delete_gone
 from openshell._proto import openshell_pb2
 
 
-def implemented(call, *arguments, **options):
-    """Skips where the gateway has no such call; any other error is the test's."""
-    try:
-        return call(*arguments, **options)
-    except grpc.RpcError as error:
-        if error.code() == grpc.StatusCode.UNIMPLEMENTED:
-            pytest.skip(f"the gateway does not implement this call yet: {error.details()}")
-        raise
-
-
 @pytest.fixture(scope="module")
 def workspaces(client):
     made = openshell.WorkspaceClient.from_sandbox_client(client)
-    implemented(made.list_all)
     return made
 
 
@@ -97,7 +85,6 @@ def test_27_deleting_a_workspace_twice_is_told_apart(workspaces):
 @pytest.fixture(scope="module")
 def templates(client):
     made = client.sandbox_templates()
-    implemented(made.list_all, workspace=WORKSPACE)
     return made
 
 
@@ -166,7 +153,7 @@ def exposures(client):
         return
     request.workspace_scope.workspace = WORKSPACE
     try:
-        implemented(client._stub.ListServices, request)
+        client._stub.ListServices(request)
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.NOT_FOUND, error
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import WORKSPACE, Gateway, create_ready, delete_gone, wait_until
 from openshell._proto import openshell_pb2
 
-QUICK_CYCLES = int(os.environ.get("OPENSHELL_STOP_START_CYCLES", "6"))  # M4: 500 of them in the bench; a fixed share here
+QUICK_CYCLES = int(os.environ.get("OPENSHELL_STOP_START_CYCLES", "6"))  # M4 asks for 500: set it so for a long run
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_a_watch_goes_on_after_the_gateway_was_killed(scratch):
         gateway.end()
 
 
-def test_M6_the_gateway_ends_within_a_second_with_five_sandboxes(scratch):
+def test_M6_the_gateway_ends_soon_with_five_sandboxes(scratch):
     folder = scratch / "five"
     folder.mkdir(mode=0o711)
     gateway = Gateway(folder)

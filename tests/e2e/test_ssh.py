@@ -71,12 +71,14 @@ def ask(port, question, seconds=20):
 # ---- commands
 
 def test_cx_02_cx_10_a_command_over_ssh(gateway, ssh):
+    # CX-10
     # CX-02
     result = run_ssh(gateway, ssh, "echo out; echo err >&2; exit 42")
     assert (result.returncode, result.stdout, result.stderr) == (42, b"out\n", b"err\n")
 
 
 def test_cx_11_and_cx_15_login_shell_and_how_to_leave_it_out(gateway, ssh, box):
+    # CX-11, CX-15
     gateway.cli("sandbox", "exec", box, "--", "sh", "-c", "echo 'export MARKED=profile' > ~/.profile")
     show = "echo ${MARKED:-none}; shopt -q login_shell && echo login || echo plain"
     assert run_ssh(gateway, ssh, show).stdout == b"profile\nlogin\n"
@@ -160,6 +162,7 @@ grep -E 'NoNewPrivs|Seccomp:|CapEff' /proc/self/status
 
 
 def test_rt_16_rt_17_is_33_up_37_main_exec_and_ssh_are_confined_alike(gateway, client):
+    # RT-16, RT-17, UP-37
     # IS-33
     gateway.cli("sandbox", "create", "--name", "alike", "--detach", "--", "sh", "-c", f"({CHECK}) > /tmp/main.txt 2>&1; touch /tmp/done; sleep 600")
     client.wait_ready("alike", workspace=WORKSPACE, timeout_seconds=30)
@@ -217,6 +220,7 @@ def talker(gateway, client):
 
 
 def test_cx_04_cx_07_cx_08_attach_type_detach_and_come_back(gateway, talker):
+    # CX-04, CX-07, CX-08
     first = Attached(gateway, talker)
     first.sees(b"ready\n")
     first.type(b"one\n")
@@ -304,6 +308,7 @@ def test_the_fourth_connection_of_a_token_is_refused(gateway, client, box):
 # ---- forwards
 
 def test_cx_19_forward_start_list_stop(gateway, box):
+    # CX-19
     port = free_port()
     server = server_inside(gateway, box, port)
     try:
@@ -325,6 +330,7 @@ def test_cx_19_forward_start_list_stop(gateway, box):
 
 
 def test_cx_19_ssh_forwards_loopback_only(gateway, ssh, box):
+    # CX-19
     inside, local, refused = free_port(), free_port(), free_port()
     server = server_inside(gateway, box, inside)
     process = subprocess.Popen(["ssh", "-N", "-L", f"{local}:127.0.0.1:{inside}", "-L", f"{refused}:10.1.2.3:80", *ssh], env=gateway.environment,
@@ -391,6 +397,7 @@ def tree(folder):
 
 
 def test_cx_18_b25_a_tree_goes_in_and_out(gateway, box, tmp_path):
+    # CX-18
     source = tmp_path / "proj"
     source.mkdir()
     tree(source)

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import socket
 
 import pytest
 from conftest import WORKSPACE, Gateway, create_ready, delete_gone, wait_until
@@ -73,12 +74,23 @@ def test_no_traffic_passes_while_the_supervisor_is_dead(keeping_gateway):
     """FB: the runtime freezes with the channel, and ends after its recovery window; nothing is ever let through."""
     gateway = keeping_gateway
     with gateway.client() as client:
-        reference = create_ready(client, "kept")
-        script = "while true; do (exec 3<>/dev/tcp/192.0.2.55/80) 2>/dev/null && echo passed >> /sandbox/passed; echo tick >> /sandbox/ticks; sleep 0.05; done"
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.settimeout(1)
+        port = listener.getsockname()[1]
+        policy = gateway.root / "open.yaml"
+        policy.write_text(f"version: 1\nnetwork_policies:\n  open:\n    name: open\n    endpoints: [{{host: host.openshell.internal, port: {port}}}]\n"
+                          "    binaries: [{path: '**/bash'}]\n")
+        gateway.cli("gateway", "add", gateway.endpoint, "--local", "--name", gateway.root.name)
+        gateway.cli("sandbox", "create", "--name", "kept", "--policy", str(policy), "--detach")
+        reference = client.wait_ready("kept", workspace=WORKSPACE, timeout_seconds=30)
+        script = (f"while true; do (exec 3<>/dev/tcp/host.openshell.internal/{port}) 2>/dev/null && echo passed >> /sandbox/passed;"
+                  " echo tick >> /sandbox/ticks; sleep 0.05; done")
         client.exec("kept", ["bash", "-c", f"nohup bash -c '{script}' >/dev/null 2>&1 &"], workspace=WORKSPACE)
         workload = next(gateway.state.glob("process-driver/sandboxes/*/workload/workspace"))
         ticks = workload / "ticks"
-        wait_until(lambda: ticks.exists() and ticks.stat().st_size > 0, what="the workload's first tick")
+        passed = workload / "passed"
+        listener.accept()[0].close()
+        wait_until(lambda: passed.exists() and passed.stat().st_size > 0, what="traffic while the supervisor lives")
         (pid,) = wait_until(lambda: supervisors(reference.id), what="the supervisor's process")
         os.kill(pid, signal.SIGKILL)
 
@@ -87,7 +99,22 @@ def test_no_traffic_passes_while_the_supervisor_is_dead(keeping_gateway):
             return wait_quiet(ticks, first)
 
         wait_until(frozen, 10, "the freeze of the workload")
-        assert not (workload / "passed").exists()
+        before = passed.stat().st_size
+        drain(listener)  # what was opened before the kill
+        with pytest.raises(TimeoutError):
+            listener.accept()
+        assert passed.stat().st_size == before
+        listener.close()
+
+
+def drain(listener):
+    listener.setblocking(False)
+    while True:
+        try:
+            listener.accept()[0].close()
+        except BlockingIOError:
+            break
+    listener.settimeout(1)
 
 
 def wait_quiet(path, size, seconds=0.5):

@@ -265,7 +265,7 @@ TEST(ProcessDriver, DirectoriesAndSupervisorHaveTheirOwners) {
 }
 
 // The four guarantees stand in both halves, with one digest over the evidence that is kept.
-TEST(ProcessDriver, DRV_04_07_EvidenceIsCompleteAndBoundToTheGeneration) {
+TEST(ProcessDriver, DRV_04_07_EvidenceIsCompleteAndBoundToTheGeneration) {  // DRV-07
   Host host;
   host.start();
   create(host, spec(kId));

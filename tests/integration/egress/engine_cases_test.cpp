@@ -602,7 +602,7 @@ TEST(Cases, SessionsTowardsUpstreamAreResumed) {
 }
 
 // A credential that is used elsewhere than where it is bound: one denied event and one finding, without secret and query.
-TEST(Cases, CR_70_71_74_75_AMismatchIsAnEventAndAFinding) {  // CR-71, CR-75
+TEST(Cases, CR_70_71_74_75_AMismatchIsAnEventAndAFinding) {  // CR-71, CR-75  // CR-74
   Server server;
   World world;
   auto environment = token();

@@ -284,7 +284,7 @@ ProviderEnvironment generic_token() {
 }
 
 // CR-83, CR-76, CR-27
-TEST(EngineHttp, CR_PlaceholderIsResolvedUpstreamAndNeverSeenDownstream) {
+TEST(EngineHttp, CR_PlaceholderIsResolvedUpstreamAndNeverSeenDownstream) {  // CR-77
   World world;
   Server plain;
   Server secure{&world.server_identity()};

@@ -12,7 +12,7 @@ std::string real(const std::string& path) {
   return ::realpath(path.c_str(), whole) != nullptr ? whole : "";
 }
 
-TEST_F(SandboxProcess, B06_LinksOfTheRootAreFollowedAndThoseOfTheWorkloadAreNot) {
+TEST_F(SandboxProcess, B06_LinksOfTheRootAreFollowedAndThoseOfTheWorkloadAreNot) {  // BIN-20
   ASSERT_NO_FATAL_FAILURE(start());
   ASSERT_EQ(exec("ln -s /usr/bin/python3 /sandbox/direct; ln -s ../usr/bin/python3 /tmp/relative; mkdir /sandbox/venv; "
                  "ln -s /usr/bin/python3 /sandbox/venv/python; ln -s loop /sandbox/loop; printf x > /sandbox/plain")

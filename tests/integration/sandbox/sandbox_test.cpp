@@ -333,7 +333,7 @@ TEST_F(SandboxProcess, SecondStartFindsNoBootstrap) {
   EXPECT_NE(::access((dir_ / "material/bootstrap.json").c_str(), F_OK), 0);
 }
 
-TEST_F(SandboxProcess, IdentityThatDiffersIsExit4) {
+TEST_F(SandboxProcess, IdentityThatDiffersIsExit4) {  // RT-76
   bootstrap.workload_identity.uid = kUid + 1;
   launch();
   EXPECT_EQ(exit_code(10), 4);

@@ -192,7 +192,7 @@ class WithSandbox : public ::testing::Test {
   std::unique_ptr<drivers::ComputeDriver> driver_;
 };
 
-TEST_F(WithSandbox, StartExecAllowedDeniedAndAPolicyChange) {  // NET-17
+TEST_F(WithSandbox, StartExecAllowedDeniedAndAPolicyChange) {  // NET-17  // NET-01
   HostServer first, second;
   gateway_.set_environment("API_TOKEN", "the-real-secret");
   gateway_.set_policy(policy_for({first.port()}), 1);

@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Bypass,
                                   (param.param.rootless ? "Rootless" : "") + (param.param.mediated ? "MediatedSignals" : "");
                          });
 
-TEST_P(Bypass, IS_70_EveryRowOfTheTables) {  // IS-10, IS-11, NET-28  // IS-33
+TEST_P(Bypass, IS_70_EveryRowOfTheTables) {  // IS-10, IS-11, NET-28  // IS-33  // SIG-13
   in_sandbox({GetParam().anyip, GetParam().rootless}, [] {
     Workload::Options options;
     options.anyip = GetParam().anyip;

@@ -305,7 +305,7 @@ TEST_P(Launch, IS_51_EvidenceFallsShortWhereTheLayerIsMissing) {
   });
 }
 
-TEST_P(Launch, IS_53_OnlyFalseFalseIsRefused) {
+TEST_P(Launch, IS_53_OnlyFalseFalseIsRefused) {  // IS-22
   AuditEvidence evidence;
   evidence.no_new_privileges = evidence.child_dumpable = evidence.core_limit_zero = evidence.native_architecture =
       evidence.landlock_allow_deny = true;

@@ -39,7 +39,7 @@ TEST_F(History, ACK_TheExampleOfTheInterfaceAndItsReplay) {
   EXPECT_EQ(current, 3U);
 }
 
-TEST_F(History, ACK_FailedThenLoadedOfOneVersionIsValid) {
+TEST_F(History, ACK_FailedThenLoadedOfOneVersionIsValid) {  // ACK-49
   add();
   report(1, false, "no");
   EXPECT_TRUE(report(1, true).changed);
@@ -49,7 +49,7 @@ TEST_F(History, ACK_FailedThenLoadedOfOneVersionIsValid) {
   EXPECT_EQ(current, 1U);
 }
 
-TEST_F(History, ACK_LoadedForASupersededRevisionChangesNoRowAndRaisesTheCurrentVersion) {
+TEST_F(History, ACK_LoadedForASupersededRevisionChangesNoRowAndRaisesTheCurrentVersion) {  // ACK-49
   add();
   add();
   const auto out = report(1, true);

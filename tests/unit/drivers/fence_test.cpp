@@ -76,7 +76,7 @@ TEST(Fence, DRV_02_03_05_06_AllFourInOrder) {
   EXPECT_EQ(*established, std::vector<std::string>(boundary::kFenceGuarantees.begin(), boundary::kFenceGuarantees.end()));
 }
 
-TEST(Fence, DRV_09_10_13_EveryCheckClosesAlone) {
+TEST(Fence, DRV_09_10_13_EveryCheckClosesAlone) {  // DRV-02
   struct Case {
     const char* guarantee;
     const char* found;
@@ -163,7 +163,7 @@ TEST(Fence, SingleIdKeepsTheCallersGroupsOnly) {
   EXPECT_TRUE(judge(facts, expectation()).ok());
 }
 
-TEST(Fence, DRV_04_07_EvidenceIsCanonicalAndBound) {
+TEST(Fence, DRV_04_07_EvidenceIsCanonicalAndBound) {  // DRV-07
   const std::string evidence = native_evidence(good_facts(), expectation());
   EXPECT_THAT(evidence, StartsWith("{\"driver\":\"process\",\"native\":{\"boot_id\":\"boot\",\"capabilities\":[0,0,0,0,0]"));
   EXPECT_THAT(evidence, ::testing::EndsWith("\"schema\":1,\"workload\":{\"gid\":1000,\"groups\":[],\"uid\":1000}}"));

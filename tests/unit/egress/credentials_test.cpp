@@ -195,7 +195,7 @@ TEST(Credentials, CR_InvalidMetadataRejectsTheSet) {
   EXPECT_FALSE(ledger.prepare(port).ok());
 }
 
-TEST(Credentials, CR_ChildEnvironmentHoldsNoSecret) {
+TEST(Credentials, CR_ChildEnvironmentHoldsNoSecret) {  // CR-05
   CredentialLedger ledger;
   auto environment = bound(5, "one");
   environment.values.emplace("MODE", Secret{"fast"});
@@ -246,7 +246,7 @@ TEST(Rewrite, CR_PlacementInAHeaderByName) {  // CR-34
             "/ Authorization: Basic dXNlcjpzM2NyZXQgdmFsdWUvKw==");
 }
 
-TEST(Rewrite, CR_PlacementInAQueryValueIsPercentEncoded) {
+TEST(Rewrite, CR_PlacementInAQueryValueIsPercentEncoded) {  // CR-33
   const CredentialPlacement query{{}, "key", {}};
   UsedCredentials used;
   EXPECT_EQ(rewritten(query, "/v?a=1&key=" + kToken + "&b=%20", {}, "s3cret value/+", &used), "/v?a=1&key=s3cret%20value%2F%2B&b=%20");

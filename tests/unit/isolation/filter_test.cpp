@@ -72,7 +72,7 @@ TEST(Filter, IS_37_ForeignArchitecturesAreKilledByEveryProgram) {
       EXPECT_EQ(run(*program, call(SYS_getpid, {}, arch)), SECCOMP_RET_KILL_PROCESS) << arch;
 }
 
-TEST(Filter, IS_37_OnlySocketAndConnectAreNotified) {
+TEST(Filter, IS_37_OnlySocketAndConnectAreNotified) {  // IS-40
   const auto program = build_notify_filter({});
   ASSERT_TRUE(program.ok());
   for (int number = 0; number < 470; ++number) {

@@ -128,7 +128,7 @@ TEST(Normalize, D55e_WireAndTextFormsHashAlikeAndTwiceChangesNothing) {
   EXPECT_EQ(sparse.SerializeAsString(), once);
 }
 
-TEST(Normalize, EffectivePoliciesKeepTheirMarkersAndMcpVersionsAreOrdered) {
+TEST(Normalize, EffectivePoliciesKeepTheirMarkersAndMcpVersionsAreOrdered) {  // L7-27
   pb::SandboxPolicy policy = mcp_policy(true);
   auto* endpoint = (*policy.mutable_network_policies())["m"].mutable_endpoints(0);
   endpoint->set_provider_credentialed(true);

@@ -138,7 +138,7 @@ TEST(Matcher, D36_NoWildcardAndNoHostlessEndpointAdmitsAnAlias) {
   EXPECT_TRUE(connect(*matcher, "x.openshell.internal", 443).allowed);
 }
 
-TEST(Matcher, BIN_20_BIN_21_BIN_22_BIN_23_BinariesByPathAncestorGlobNeverByCommandLine) {
+TEST(Matcher, BIN_20_BIN_21_BIN_22_BIN_23_BinariesByPathAncestorGlobNeverByCommandLine) {  // BIN-24
   const auto matcher = compile(R"(version: 1
 network_policies:
   a: {endpoints: [{host: a.x.test, port: 443}], binaries: [/usr/bin/node, "/opt/ide/**"]}

@@ -353,7 +353,7 @@ TEST(Parse, ProviderKeysAreReserved) {
 }
 
 // Every field of the messages has a key or is one of the markers that only the gateway sets, and the parser knows no key beyond them.
-TEST(Parse, KeysAndDescriptorsAgree) {
+TEST(Parse, KeysAndDescriptorsAgree) {  // CA-99
   const std::map<std::string, std::map<std::string, std::string>> renamed{
       {"SandboxPolicy", {{"filesystem", "filesystem_policy"}}},
       {"NetworkEndpoint", {{"json_rpc_max_body_bytes", "json_rpc"}}},

@@ -351,7 +351,7 @@ TEST(Admit, L7_27_McpOfTheWire) {
   EXPECT_EQ((*policy.mutable_network_policies())["api"].endpoints(0).protocol(), "mcp");
 }
 
-TEST(Admit, GatewayAnswersAndLeavesARefusedPolicyAsItWas) {
+TEST(Admit, GatewayAnswersAndLeavesARefusedPolicyAsItWas) {  // NET-59
   pb::NetworkEndpoint* endpoint = nullptr;
   auto policy = wire(&endpoint);
   endpoint->set_host("*.com");
