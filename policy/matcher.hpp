@@ -24,6 +24,7 @@
 
 #include "policy/diagnostic.hpp"
 #include "policy/proto_fwd.hpp"
+#include "policy/request_content.hpp"
 
 namespace openshell::policy {
 
@@ -115,6 +116,8 @@ struct Request {
   std::string_view method;  ///< As sent.
   std::string_view path;    ///< Canonical form, no query.
   std::span<const QueryParameter> query;
+  const GraphqlContent* graphql = nullptr;  ///< where the message was read as GraphQL
+  const JsonRpcContent* jsonrpc = nullptr;  ///< where it was read as JSON-RPC or MCP: one call of it
 };
 
 enum class Verdict : std::uint8_t {
