@@ -1,6 +1,7 @@
 #include "actors/gateway/draft_evaluation.hpp"
 
 #include <absl/strings/escaping.h>
+#include <absl/strings/str_cat.h>
 #include <openssl/evp.h>
 
 #include <algorithm>
@@ -79,10 +80,11 @@ Evaluation evaluate(const ConfigInputs& in, const sb::SandboxPolicy& base, const
   } else {
     out.error = message_of(made.status());
   }
-  const std::string domain = "openshell-proposal-evaluator-v2";
-  out.token = out.error.empty() ? sha256_hex(domain + kNul + chunk.rule_name() + rule + out.current_hash + out.candidate_hash +
-                                             credential_fingerprints(in.attached))
-                                : sha256_hex(domain + "-failed" + kNul + chunk.rule_name() + rule + out.current_hash + out.error);
+  constexpr absl::string_view domain = "openshell-proposal-evaluator-v2";
+  const absl::string_view nul{&kNul, 1};
+  out.token = out.error.empty() ? sha256_hex(absl::StrCat(domain, nul, chunk.rule_name(), rule, out.current_hash, out.candidate_hash,
+                                                          credential_fingerprints(in.attached)))
+                                : sha256_hex(absl::StrCat(domain, "-failed", nul, chunk.rule_name(), rule, out.current_hash, out.error));
   return out;
 }
 

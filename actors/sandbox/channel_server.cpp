@@ -90,19 +90,23 @@ struct Listening {
   std::uint16_t port = 0;
 };
 
+/// The name appears only once the socket accepts: who sees the file and connects is never refused.
 absl::StatusOr<Listening> listen_unix(const std::string& path) {
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "channel socket");
+  const std::string unready = path + ".new";
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  struct stat st {};
-  if (::lstat(path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode)) ::unlink(path.c_str());
+  if (unready.size() >= sizeof address.sun_path) {
+    return absl::InvalidArgumentError(fmt::format("listen on {}: the path is longer than {} bytes", path, sizeof address.sun_path - 5));
+  }
+  unready.copy(address.sun_path, sizeof address.sun_path - 1);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "channel socket");
+  ::unlink(unready.c_str());
   const mode_t old = ::umask(0117);  // 0660 from the first moment; before any other thread makes files
   const int bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
   const int why = errno;
   ::umask(old);
-  if (bound != 0 || ::listen(fd, kBacklog) != 0) {
+  if (bound != 0 || ::listen(fd, kBacklog) != 0 || ::rename(unready.c_str(), path.c_str()) != 0) {
     const auto status = absl::ErrnoToStatus(bound != 0 ? why : errno, fmt::format("listen on {}", path));
     ::close(fd);
     return status;

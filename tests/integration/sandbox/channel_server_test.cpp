@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "isolation/file_descriptor.hpp"
@@ -84,6 +85,30 @@ TEST(ChannelServerBounds, RT_12_AProcessOfOurOwnIsClosedWithoutAByte) {
   EXPECT_FALSE(is_own_descendant(::getppid()));
   EXPECT_TRUE(is_own_descendant(2'000'000'000)) << "what can not be looked up may be one";
   server.reset();
+  ::unlink(path.c_str());
+  ::rmdir(dir.c_str());
+}
+
+TEST(ChannelServerBounds, WhoSeesTheSocketIsNeverRefused) {
+  char pattern[] = "/tmp/channel-test-XXXXXX";
+  const std::string dir = ::mkdtemp(pattern), path = dir + "/control.sock";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  int refused = 0, rounds = 0;
+  for (; rounds < 50; ++rounds) {
+    ::unlink(path.c_str());
+    std::thread peer{[&] {  // as near as one gets to the moment at which the name appears
+      for (;;) {
+        const isolation::FileDescriptor fd{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+        if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return;
+        if (errno != ENOENT) ++refused;
+      }
+    }};
+    const auto server = serve(boundary::UnixListener{path}, std::chrono::seconds{5});
+    peer.join();
+  }
+  EXPECT_EQ(refused, 0) << "of " << rounds << " starts";
   ::unlink(path.c_str());
   ::rmdir(dir.c_str());
 }
