@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdio>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "api/gateway_client/grpc_byte_stream.hpp"
@@ -37,7 +39,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   void run(const boundary::Request& request) {
     stream_->write(boundary::encode_control_frame(boundary::encode_request(request_id_, request)),
-                   [](const absl::Status&) {});  // a failure shows in the read
+                   [self = shared_from_this()](const absl::Status&) { self->settle(std::nullopt); });  // a failure shows in the read
     read();
   }
 
@@ -56,7 +58,22 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     if (!response.ok()) return fail(absl::InternalError("the boundary's answer is malformed: " + std::string{response.status().message()}));
     if (response->request_id != request_id_) return fail(absl::InternalError("the boundary answered another request"));
     if (auto rest = decoder_.take_rest(); !rest.empty()) stream_->unread(std::move(rest));
-    done_(Opened{std::move(response->response), std::move(stream_)});
+    settle(std::move(response->response));
+  }
+
+  /// The stream is handed on when the request's own write is over as well: gRPC may report the answer before it, and takes one write at a
+  /// time.
+  void settle(std::optional<boundary::Response> answer) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (answer) {
+        answer_ = std::move(answer);
+      } else {
+        written_ = true;
+      }
+      if (!written_ || !answer_) return;
+    }
+    done_(Opened{*std::move(answer_), std::move(stream_)});
   }
 
   void fail(absl::Status status) {
@@ -68,6 +85,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   const std::string request_id_;
   BoundaryChannel::Done done_;
   boundary::ControlFrameDecoder decoder_;
+  std::mutex mutex_;  // of what follows
+  bool written_ = false;
+  std::optional<boundary::Response> answer_;
 };
 
 absl::StatusOr<std::string> target_of(const boundary::Transport& transport) {
