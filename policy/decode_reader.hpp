@@ -20,9 +20,16 @@ using Keys = std::span<const std::string_view>;
 /// Decimal, 0o and 0x, as the core schema has them. False: it does not fit.
 [[nodiscard]] bool read_integer(std::string_view written, std::int64_t& value);
 
+/// How messages begin, and what the text is called in them.
+struct ReaderWords {
+  std::string_view prefix = "failed to decode sandbox policy fields: ";
+  std::string_view text = "authored policy";
+};
+
 class ValueReader {
  public:
-  ValueReader(SourceMap& places, Diagnostics& diagnostics) : places_{places}, diagnostics_{diagnostics} {}
+  ValueReader(SourceMap& places, Diagnostics& diagnostics, ReaderWords words = {})
+      : places_{places}, diagnostics_{diagnostics}, words_{words} {}
 
  protected:
   // --- errors
@@ -32,13 +39,11 @@ class ValueReader {
     std::string found{kind_name(node)};
     if (node.kind == YamlNode::Kind::scalar && node.type != ScalarType::null) found = text::cat(found, " (", shorten(node.text, 64), ")");
     if (node.kind == YamlNode::Kind::scalar && node.type == ScalarType::null && cure.empty()) cure = "leave the key out for its default";
-    error(node.place, path, text::cat("failed to decode sandbox policy fields: ", shown(path), ": expected ", expected, ", found ", found),
-          std::move(cure), "wrong type");
+    error(node.place, path, text::cat(words_.prefix, shown(path), ": expected ", expected, ", found ", found), std::move(cure),
+          "wrong type");
   }
   void missing(const YamlNode& node, const std::string& path, std::string_view key, std::string cure) {
-    error(node.place, path,
-          text::cat("failed to decode sandbox policy fields: ", path.empty() ? "" : text::cat(shown(path), ": "), "missing field '", key,
-                    "'"),
+    error(node.place, path, text::cat(words_.prefix, path.empty() ? "" : text::cat(shown(path), ": "), "missing field '", key, "'"),
           std::move(cure), "missing field");
   }
   void error(Place place, const std::string& path, std::string message, std::string cure = {}, std::string kind = {}) {
@@ -74,7 +79,7 @@ class ValueReader {
       const std::string at = below(path, key.text);
       if (std::find(known.begin(), known.end(), key.text) == known.end()) {
         const auto near = nearest(key.text, known);
-        error(key.place, at, text::cat("unknown field '", shown(at), "' in authored policy"),
+        error(key.place, at, text::cat("unknown field '", shown(at), "' in ", words_.text),
               near.empty() ? "" : text::cat("did you mean '", near, "'?"), "unknown field");
         continue;
       }
@@ -124,8 +129,7 @@ class ValueReader {
                std::int64_t& out) {
     if (node.kind == YamlNode::Kind::scalar && node.type == ScalarType::integer) {
       if (read_integer(node.text, out) && out >= least && out <= most) return true;
-      error(node.place, path,
-            text::cat("failed to decode sandbox policy fields: ", shown(path), ": ", what, " ", shorten(node.text, 64), " is out of range"),
+      error(node.place, path, text::cat(words_.prefix, shown(path), ": ", what, " ", shorten(node.text, 64), " is out of range"),
             text::cat("use a number from ", least, " to ", most), text::cat(what, " out of range"));
       return false;
     }
@@ -147,6 +151,7 @@ class ValueReader {
 
   SourceMap& places_;
   Diagnostics& diagnostics_;
+  ReaderWords words_;
 };
 
 }  // namespace openshell::policy

@@ -126,6 +126,19 @@ std::string write_yaml(const Document& document) {
   return out;
 }
 
+std::string write_flow_yaml(const Document& document) {
+  if (document.kind == Document::Kind::text) return yaml_scalar(document.text);
+  if (document.kind == Document::Kind::bare) return document.text;
+  const bool list = document.kind == Document::Kind::list;
+  std::string out = list ? "[" : "{";
+  for (const auto& [key, value] : document.entries) {
+    if (out.size() > 1) out += ", ";
+    if (!list) out += text::cat(yaml_scalar(key), ": ");
+    out += write_flow_yaml(value);
+  }
+  return out + (list ? "]" : "}");
+}
+
 std::string write_json(const Document& document, bool pretty) {
   std::string out;
   json(document, 0, pretty, out);

@@ -26,6 +26,8 @@ struct Document {
 };
 
 [[nodiscard]] std::string write_yaml(const Document& document);
+/// On one line: `{path: /usr/bin/curl, ports: [443]}`.
+[[nodiscard]] std::string write_flow_yaml(const Document& document);
 [[nodiscard]] std::string write_json(const Document& document, bool pretty);
 
 }  // namespace openshell::policy

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 
+#include "policy/sha256.hpp"
 #include "sandbox.pb.h"
 
 namespace openshell::policy {
@@ -199,15 +200,18 @@ std::string canonical_bytes(const pb::SandboxPolicy& policy) {
   return out;
 }
 
-PolicyHash policy_hash(const pb::SandboxPolicy& policy) {
+std::string sha256_hex(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string hex;
-  for (const unsigned char byte : sha256(canonical_bytes(policy))) {
+  hex.reserve(2 * SHA256_DIGEST_LENGTH);
+  for (const unsigned char byte : sha256(bytes)) {
     hex.push_back(kDigits[byte >> 4U]);
     hex.push_back(kDigits[byte & 0xFU]);
   }
-  return PolicyHash{std::move(hex)};
+  return hex;
 }
+
+PolicyHash policy_hash(const pb::SandboxPolicy& policy) { return PolicyHash{sha256_hex(canonical_bytes(policy))}; }
 
 std::uint64_t config_revision(const ConfigFingerprint& config) {
   std::string bytes;

@@ -58,6 +58,8 @@ absl::Status apply_remove_endpoint(pb::SandboxPolicy& policy, const v1::RemoveNe
   if (text::trim(operation.host()).empty() || operation.port() == 0) {
     return absl::InvalidArgumentError(cat("merge_operations[", index, "].remove_endpoint requires host and non-zero port"));
   }
+  if (operation.port() > 65'535)
+    return absl::InvalidArgumentError(cat("invalid endpoint reference '", operation.host(), ":", operation.port(), "'"));
   const std::string only{text::trim(operation.rule_name())};
   auto& rules = *policy.mutable_network_policies();
   for (auto rule = rules.begin(); rule != rules.end();) {

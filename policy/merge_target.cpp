@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "openshell.pb.h"
+#include "policy/blocked_destination.hpp"
 #include "policy/merge_parts.hpp"
 #include "policy/text.hpp"
 #include "policy/validate.hpp"
@@ -22,13 +23,30 @@ std::string quoted_path(const openshell::v1::L7RuleTarget& target) {
   return target.has_path() ? cat("Some(\"", target.path(), "\")") : "None";
 }
 
+// A pattern that no endpoint could have.
+bool bad_wildcard(const std::string& host) {
+  if (host.find('*') == std::string::npos) return false;
+  pb::SandboxPolicy alone;
+  alone.set_version(1);
+  auto& endpoint = *(*alone.mutable_network_policies())["target"].add_endpoints();
+  endpoint.set_host(host);
+  set_ports(endpoint, {443});
+  return validate(alone).has_errors();
+}
+
+std::string_view word(pb::NetworkAccessPreset access) {
+  return access == pb::NETWORK_ACCESS_PRESET_READ_ONLY    ? "read-only"
+         : access == pb::NETWORK_ACCESS_PRESET_READ_WRITE ? "read-write"
+                                                          : "full";
+}
+
 // Why a target is none; empty when it is.
 std::string target_fault(const openshell::v1::L7RuleTarget& target) {
   const std::string& name = target.rule_name();
   if (name.empty() || text::trim(name) != name || has_control(name)) return "rule_name must name a sandbox-owned rule";
   if (name.starts_with(kProviderRulePrefix)) return "provider-owned rules cannot receive L7 appends";
   const std::string& host = target.host();
-  if (host.empty() || has_control(host) || host.find_first_of(" /?#@") != std::string::npos)
+  if (host.empty() || has_control(host) || host.find_first_of(" /?#@") != std::string::npos || bad_wildcard(host))
     return "host must be a nonempty endpoint host selector";
   const bool ports = !target.ports().empty() &&
                      std::all_of(target.ports().begin(), target.ports().end(), [](auto port) { return port >= 1 && port <= 65'535; });
@@ -104,11 +122,15 @@ absl::Status add_allow_rules(pb::SandboxPolicy& policy, const openshell::v1::Add
   for (const auto& rule : operation.rules()) {
     if (!rule.has_allow()) return absl::InvalidArgumentError(cat(here, " rules must include allow payloads"));
   }
+  pb::NetworkPolicyRule named;
+  named.add_endpoints()->set_host(operation.target().host());
+  if (auto why = blocked_destination(named); !why.empty()) return absl::InvalidArgumentError(why);
   auto endpoint = resolve(policy, operation.has_target(), operation.target(), at.index);
   if (!endpoint.ok()) return endpoint.status();
+  const auto preset = (*endpoint)->access();
   if (expand_access(**endpoint)) {
-    at.warnings.push_back(
-        cat("expanded access preset to explicit rules for endpoint ", operation.target().host(), ":", operation.target().ports(0)));
+    at.warnings.push_back(cat("expanded access preset '", word(preset), "' to explicit rules for endpoint ", operation.target().host(), ":",
+                              operation.target().ports(0)));
   }
   append_unique(*(*endpoint)->mutable_rules(), operation.rules());
   return absl::OkStatus();

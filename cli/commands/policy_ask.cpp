@@ -1,4 +1,4 @@
-// `policy explain` and `policy diff`: questions about complete policies. They change nothing, neither here nor at the gateway.
+// `policy explain` and `policy diff`, and what the commands share that only ask.
 #include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
@@ -7,15 +7,18 @@
 #include <boost/json.hpp>
 #include <memory>
 
-#include "cli/commands/commands.hpp"
+#include "cli/commands/policy_questions.hpp"
 #include "cli/document_diff.hpp"
 #include "cli/policy_file.hpp"
-#include "cli/policy_sources.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/terminal.hpp"
+#include "cli/text_source.hpp"
+#include "egress/destination/address_rules.hpp"
 #include "egress/http/target.hpp"
 #include "policy/explanation.hpp"
 #include "policy/hash.hpp"
+#include "policy/parse.hpp"
+#include "policy/question_document.hpp"
 #include "sandbox.pb.h"
 
 namespace openshell::cli {
@@ -23,19 +26,10 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int kInvalid = 2;
-
-/// Whatever kept the answer from being computed ends 2: 1 is an answer.
-absl::StatusOr<int> answer_or_invalid(absl::StatusOr<int> result) {
-  if (result.ok()) return result;
-  print_error(result.status());
-  return kInvalid;
-}
-
 // ---- explain
 
 struct ExplainOptions {
-  std::string name, file, to, binary, method, path;
+  std::string name, file, input, to, binary, method, path;
   std::vector<std::string> ancestors, query;
   bool relaxed = false, json_output = false;
 };
@@ -61,7 +55,7 @@ absl::Status set_request(const ExplainOptions& options, policy::Question& questi
   }
   auto target = egress::http::canonical_target(options.path, true);
   if (!target.ok()) return absl::InvalidArgumentError(absl::StrCat("--path: ", target.status().message()));
-  policy::Question::Http request{options.method, target->path, {}};
+  policy::Question::Http request{options.method, target->path, {}, {}, {}};
   if (target->query) {
     auto pairs = egress::http::parse_query(*target->query);
     if (!pairs.ok()) return absl::InvalidArgumentError(absl::StrCat("--path: ", pairs.status().message()));
@@ -76,7 +70,21 @@ absl::Status set_request(const ExplainOptions& options, policy::Question& questi
   return absl::OkStatus();
 }
 
+absl::StatusOr<policy::Question> read_input(const ExplainOptions& options) {
+  const bool other = !options.to.empty() || !options.binary.empty() || !options.ancestors.empty() || !options.method.empty() ||
+                     !options.path.empty() || !options.query.empty();
+  if (other)
+    return absl::InvalidArgumentError("--input says everything: it goes without --to, --binary, --ancestor, --method, --path, --query");
+  const auto text = read_text_source(options.input, policy::ParseLimits{}.bytes, "input document");
+  if (!text.ok()) return text.status();
+  auto question = policy::parse_question(*text, source_name(options.input));
+  if (question.ok()) question->relaxed = options.relaxed;
+  return question;
+}
+
 absl::StatusOr<policy::Question> question_of(const ExplainOptions& options) {
+  if (!options.input.empty()) return read_input(options);
+  if (options.to.empty()) return absl::InvalidArgumentError("say what is asked: --to HOST:PORT, or --input FILE");
   policy::Question question;
   question.relaxed = options.relaxed;
   question.binary = options.binary;
@@ -89,23 +97,20 @@ absl::StatusOr<policy::Question> question_of(const ExplainOptions& options) {
 }
 
 json::object explanation_document(const policy::Explanation& explanation) {
-  const auto decision = policy::to_string(explanation.judgement.decision);
+  const auto& judgement = explanation.judgement;
   json::array near;
   for (const auto& miss : explanation.near) near.push_back(json::object{{"rule", miss.rule}, {"failed_field", miss.field}});
-  json::object out{{"decision", json::string(decision.data(), decision.size())}, {"near", near}};
-  out["rule"] = explanation.judgement.rule.empty() ? json::value(nullptr) : json::value(explanation.judgement.rule);
-  out["endpoint_index"] = explanation.judgement.endpoint ? json::value(*explanation.judgement.endpoint) : json::value(nullptr);
-  out["smallest_change"] = explanation.smallest_change.empty() ? json::value(nullptr) : json::value(explanation.smallest_change);
-  return out;
+  return {{"decision", to_json_string(policy::to_string(judgement.decision))},
+          {"near", std::move(near)},
+          {"rule", text_or_null(judgement.rule)},
+          {"endpoint_index", judgement.endpoint ? json::value(*judgement.endpoint) : json::value(nullptr)},
+          {"smallest_change", text_or_null(explanation.smallest_change)}};
 }
 
 void print_explanation(const policy::Question& question, const policy::Explanation& explanation) {
   const auto& judgement = explanation.judgement;
-  const bool v6 = question.host.find(':') != std::string::npos;
-  const auto place = absl::StrCat(v6 ? "[" : "", question.host, v6 ? "]" : "", ":", question.port);
-  const auto what = question.request ? absl::StrCat(question.request->method, " ", place, question.request->path) : place;
-  const auto decision = std::string{policy::to_string(judgement.decision)};
-  print(absl::StrCat(decision, "  ", what, question.relaxed ? "" : absl::StrCat(" by ", question.binary)));
+  const auto by = question.relaxed || question.binary.empty() ? "" : absl::StrCat(" by ", question.binary);
+  print(absl::StrCat(std::string{policy::to_string(judgement.decision)}, "  ", policy::describe(question), by));
   if (judgement.endpoint)
     print(absl::StrCat("rule:    ", judgement.rule, " endpoint ", *judgement.endpoint, " (", judgement.handling, ")"));
   if (!judgement.reason.empty()) print("reason:  " + judgement.reason);
@@ -116,25 +121,17 @@ void print_explanation(const policy::Question& question, const policy::Explanati
 absl::StatusOr<int> explain(Context& context, const ExplainOptions& options) {
   auto question = question_of(options);
   if (!question.ok()) return question.status();
-  if (!options.name.empty() && !options.file.empty())
-    return absl::InvalidArgumentError("a sandbox and --policy exclude each other: one policy is asked");
-  absl::StatusOr<std::unique_ptr<sandbox::v1::SandboxPolicy>> policy = nullptr;
-  if (!options.file.empty()) {
-    policy = load_policy_file(options.file);
-  } else {
-    auto name = context.sandbox_or_last(options.name);
-    if (!name.ok()) return name.status();
-    policy = effective_policy(context, *name);
-  }
+  const auto policy = chosen_policy(context, options.name, options.file);
   if (!policy.ok()) return policy.status();
   auto explanation = policy::explain(**policy, *question);
   if (!explanation.ok()) return explanation.status();
+  if (egress::is_control_plane_port(Port{question->port})) explanation->smallest_change.clear();  // no policy opens it
   if (options.json_output) {
     print_document(explanation_document(*explanation), Format::json);
   } else {
     print_explanation(*question, *explanation);
   }
-  return explanation->judgement.decision == policy::Decision::deny ? 1 : 0;
+  return explanation->judgement.decision == policy::Decision::deny ? kNo : kYes;
 }
 
 // ---- diff
@@ -185,7 +182,15 @@ absl::StatusOr<int> diff(Context& context, const DiffOptions& options) {
     for (const auto& difference : found) print_difference(difference);
     if (found.empty()) print("~ only the order of list elements differs");
   }
-  return hash_a == hash_b ? 0 : 1;
+  return hash_a == hash_b ? kYes : kNo;
+}
+
+}  // namespace
+
+absl::StatusOr<int> answer_or_invalid(absl::StatusOr<int> result) {
+  if (result.ok()) return result;
+  print_error(result.status());
+  return kInvalid;
 }
 
 void add_text_or_json(CLI::App& command, bool& json_output) {
@@ -195,20 +200,36 @@ void add_text_or_json(CLI::App& command, bool& json_output) {
       ->check(CLI::IsMember({"text", "json"}));
 }
 
-}  // namespace
+absl::StatusOr<std::unique_ptr<sandbox::v1::SandboxPolicy>> chosen_policy(Context& context, const std::string& sandbox,
+                                                                          const std::string& file) {
+  if (!sandbox.empty() && !file.empty())
+    return absl::InvalidArgumentError("a sandbox and --policy exclude each other: one policy is asked");
+  if (!file.empty()) return load_policy_file(file);
+  auto name = context.sandbox_or_last(sandbox);
+  if (!name.ok())
+    return absl::InvalidArgumentError(
+        absl::StrCat("say which policy is asked: --policy FILE, or the name of a sandbox (", name.status().message(), ")"));
+  return effective_policy(context, *name);
+}
+
+json::string to_json_string(std::string_view text) { return json::string(text.data(), text.size()); }
+json::value text_or_null(const std::string& text) { return text.empty() ? json::value(nullptr) : json::value(text); }
 
 void add_policy_questions(CLI::App& policy, Action& chosen) {
+  add_policy_test(policy, chosen);
+  add_policy_replay(policy, chosen);
   {
     auto o = std::make_shared<ExplainOptions>();
     auto* command = policy.add_subcommand("explain", "What a policy decides about one connection or request, and why");
     command->add_option("name", o->name, "Sandbox whose policy is asked; default: the sandbox last used");
     command->add_option("--policy", o->file, "Policy file; needs no gateway");
-    command->add_option("--to", o->to, "HOST:PORT")->required();
+    command->add_option("--to", o->to, "HOST:PORT");
     command->add_option("--binary", o->binary, "Program that connects");
     command->add_option("--ancestor", o->ancestors, "Its parent, then that one's")->allow_extra_args(false);
     command->add_option("--method", o->method);
     command->add_option("--path", o->path, "Path of the request, its query included");
     command->add_option("--query", o->query, "K=V")->allow_extra_args(false);
+    command->add_option("--input", o->input, "The whole question as a document, JSON or YAML; `-` is stdin");
     command->add_flag("--relaxed", o->relaxed, "Programs do not matter");
     add_text_or_json(*command, o->json_output);
     command->callback([&chosen, o] { chosen = [o](Context& c) { return answer_or_invalid(explain(c, *o)); }; });

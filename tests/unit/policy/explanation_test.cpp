@@ -22,8 +22,8 @@ pb::SandboxPolicy policy() {
 }
 Question ask(const std::string& host, std::uint16_t port, const std::string& binary, const std::string& method = "",
              const std::string& path = "") {
-  Question question{host, port, binary, {}, {}, false};
-  if (!method.empty()) question.request = Question::Http{method, path, {}};
+  Question question{host, port, binary, {}, {}, {}, false};
+  if (!method.empty()) question.request = Question::Http{method, path, {}, {}, {}};
   return question;
 }
 
@@ -45,7 +45,8 @@ TEST(Explain, TheFieldThatFailsAndTheChangeThatHelps) {
             "openshell policy update --rule-name weather --binary /usr/bin/curl --add-allow 'api.weather.test:443:POST:/v1/items'");
   const auto binary = *explain(policy(), ask("api.weather.test", 443, "/usr/bin/wget"));
   EXPECT_EQ(binary.near.at(0).field, "binary");
-  EXPECT_EQ(binary.smallest_change, "add to network_policies.weather.binaries: {path: /usr/bin/wget}");
+  EXPECT_EQ(binary.smallest_change,
+            "openshell policy update --rule-name weather --add-endpoint api.weather.test:443 --binary /usr/bin/wget");
   EXPECT_EQ(explain(policy(), ask("api.weather.test", 8443, "/usr/bin/curl"))->near.at(0).field, "port");
   EXPECT_EQ(explain(policy(), ask("www.weather.test", 443, "/usr/bin/curl"))->near.at(0).field, "host");
 }
