@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kKillGrace{2000};
-constexpr int kPassPauseMs = 2;      ///< how long a stop signal may take to arrive before the next pass looks
+constexpr int kFirstPauseMs = 2;     ///< before the next pass of freeze(); doubled each time: on a busy host a task gets to its signal late
 constexpr int kScanIntervalMs = 20;  ///< longest wait between two looks while processes end
 
 /// Fields 3 to 7 of /proc/<pid>/stat; the name in field 2 may hold anything, so the last ')' ends it.
@@ -150,7 +150,7 @@ absl::Status ProcessTree::freeze() {
       if (send_by_pidfd(pidfd.get(), SIGSTOP) == 0) state_->stopped.insert_or_assign(process.pid, std::move(pidfd));
     }
     if (!running) return absl::OkStatus();
-    ::poll(nullptr, 0, kPassPauseMs);
+    ::poll(nullptr, 0, kFirstPauseMs << pass);
   }
   return absl::DeadlineExceededError(absl::StrCat("workload processes still run after ", kFreezePasses, " freeze passes"));
 }

@@ -81,6 +81,7 @@ class ManagedProcess::Impl : public std::enable_shared_from_this<Impl> {
       const std::lock_guard lock{mutex};
       if (output.ended || output.reading) return;
       if (attached && undelivered >= limits.undelivered_bytes) return;  // the attachment asks again when it has caught up
+      if (holding_locked()) return;                                     // the first attachment reads on
       output.reading = true;
     }
     output.pipe.async_wait(asio::posix::stream_descriptor::wait_read,
@@ -116,6 +117,9 @@ class ManagedProcess::Impl : public std::enable_shared_from_this<Impl> {
     wake_stream();
   }
 
+  /// Nothing is lost before the first attachment, which on a busy host comes when a quick process has long written more than is retained.
+  [[nodiscard]] bool holding_locked() const { return !heard && retained_bytes + kEventBytes > limits.retained_bytes; }
+
   void append_locked(Event event) {
     retained_bytes += event.bytes.size();
     if (attached) undelivered += event.bytes.size();
@@ -142,9 +146,12 @@ class ManagedProcess::Impl : public std::enable_shared_from_this<Impl> {
       if (!status || finished || delivery_failed) return;
       const auto now = Clock::now();
       const bool ended = outputs[0].ended && outputs[1].ended;
-      const bool quiet = now - std::max(last_byte, exit_time) >= limits.idle && (!attached || undelivered == 0);
+      const bool quiet = now - std::max(last_byte, exit_time) >= limits.idle && (!attached || undelivered == 0) && !holding_locked();
       if (ended || quiet) {
         finished = now_finished = true;
+      } else if (holding_locked() && now - exit_time >= limits.delivery) {
+        heard = again = true;  // nobody came
+        exit_time = now;
       } else if (now - exit_time >= limits.delivery) {
         delivery_failed = failed = true;
       } else {
@@ -152,6 +159,7 @@ class ManagedProcess::Impl : public std::enable_shared_from_this<Impl> {
       }
     }
     if (again) {
+      for (std::size_t i = 0; i < outputs.size(); ++i) read(i);
       drain.expires_after(kDrainTick);
       drain.async_wait([self = shared_from_this()](const error_code& error) {
         if (!error) self->check_finished();
@@ -208,6 +216,7 @@ class ManagedProcess::Impl : public std::enable_shared_from_this<Impl> {
   std::uint64_t first_sequence = 0, next_sequence = 0;
   std::size_t retained_bytes = 0;
   bool attached = false;
+  bool heard = false;           // there was an attachment
   std::uint64_t cursor = 0;     // of the attachment: its next event
   std::size_t undelivered = 0;  // bytes from the cursor on
   std::weak_ptr<Stream> stream;
@@ -396,11 +405,14 @@ pid_t ManagedProcess::pid() const {
 std::shared_ptr<CallStream> ManagedProcess::attach() {
   const std::lock_guard lock{impl_->mutex};
   if (impl_->attached) return nullptr;
-  impl_->attached = true;
+  impl_->attached = impl_->heard = true;
   impl_->cursor = impl_->first_sequence;
   impl_->undelivered = impl_->retained_bytes;
   auto stream = std::make_shared<Stream>(impl_);
   impl_->stream = stream;
+  asio::post(impl_->io, [impl = impl_] {
+    for (std::size_t i = 0; i < impl->outputs.size(); ++i) impl->read(i);
+  });
   return stream;
 }
 
