@@ -195,20 +195,19 @@ void policy_status(Entity self, const Ask<pb::GetSandboxPolicyStatusRequest>& as
   answer(std::move(response));
 }
 
-void report_policy(Entity self, const Ask<pb::ReportPolicyStatusRequest>& ask, Answer<pb::ReportPolicyStatusResponse> answer) {
-  auto& s = self->state;
-  const auto& request = *ask.request;
-  if (request.version() == 0) return answer(absl::InvalidArgumentError("version is required"));
-  if (request.status() != pb::POLICY_STATUS_LOADED && request.status() != pb::POLICY_STATUS_FAILED) {
-    return answer(absl::InvalidArgumentError("status must be LOADED or FAILED"));
-  }
-  auto change = begin(self);
+namespace {
+
+/// What a supervisor made of a revision. False: it was known.
+absl::StatusOr<bool> note_outcome(Entity self, Change& change, std::uint32_t version, bool loaded, const std::string& error) {
+  const auto& s = self->state;
   change.policies = s.policies;
   auto& status = *change.record.mutable_sandbox()->mutable_status();
-  auto report = change.policies->report(request.version(), request.status() == pb::POLICY_STATUS_LOADED, request.load_error(),
-                                        status.current_policy_version(), s.deps->now());
-  if (!report.ok()) return answer(report.status());
-  if (!report->changed) return answer(pb::ReportPolicyStatusResponse{});
+  auto report = change.policies->report(version, loaded, error, status.current_policy_version(), s.deps->now());
+  if (!report.ok()) return report.status();
+  if (!report->changed) {
+    change.policies.reset();
+    return false;
+  }
   // Another effective policy: what was seen under the one before is not its status.
   const auto* before = s.policies.find(status.current_policy_version());
   const auto* now = change.policies->find(report->current);
@@ -220,6 +219,21 @@ void report_policy(Entity self, const Ask<pb::ReportPolicyStatusRequest>& ask, A
   }
   status.set_current_policy_version(report->current);
   change.policy_rows = report->versions;
+  return true;
+}
+
+}  // namespace
+
+void report_policy(Entity self, const Ask<pb::ReportPolicyStatusRequest>& ask, Answer<pb::ReportPolicyStatusResponse> answer) {
+  const auto& request = *ask.request;
+  if (request.version() == 0) return answer(absl::InvalidArgumentError("version is required"));
+  if (request.status() != pb::POLICY_STATUS_LOADED && request.status() != pb::POLICY_STATUS_FAILED) {
+    return answer(absl::InvalidArgumentError("status must be LOADED or FAILED"));
+  }
+  auto change = begin(self);
+  auto changed = note_outcome(self, change, request.version(), request.status() == pb::POLICY_STATUS_LOADED, request.load_error());
+  if (!changed.ok()) return answer(changed.status());
+  if (!*changed) return answer(pb::ReportPolicyStatusResponse{});
   commit(self, std::move(change), [=](const absl::Status& committed) {
     committed.ok() ? answer(pb::ReportPolicyStatusResponse{}) : answer(api::from_storage("report policy status", committed));
   });
@@ -230,9 +244,16 @@ void report_configuration(Entity self, const Ask<pb::ReportSandboxConfigurationR
   with_providers(self, [=](const absl::Status& known) {
     if (!known.ok()) return answer(api::from_storage("report sandbox configuration", known));
     auto change = begin(self);
-    auto changed = report_configuration(change.record, *ask.request, *config(self), surroundings(self));
+    const auto current = config(self);
+    auto changed = report_configuration(change.record, *ask.request, *current, surroundings(self));
     if (!changed.ok()) return answer(changed.status());
     if (!*changed) return answer(pb::ReportSandboxConfigurationResponse{});
+    // What is accepted is in force. The supervisor says so of the revision in a report of its own, which may come later; a sandbox that is
+    // Ready has no pending revision (ACK-13, ACK-15).
+    const bool accepted = ask.request->admission().state() == pb::CONFIGURATION_ADMISSION_STATE_ACCEPTED;
+    if (accepted && current->policy_source() == openshell::sandbox::v1::POLICY_SOURCE_SANDBOX && current->version() > 0) {
+      if (auto noted = note_outcome(self, change, current->version(), true, {}); !noted.ok()) return answer(noted.status());
+    }
     commit(self, std::move(change), [=](const absl::Status& status) {
       status.ok() ? answer(pb::ReportSandboxConfigurationResponse{}) : answer(api::from_storage("report sandbox configuration", status));
     });

@@ -42,6 +42,7 @@ SandboxEntity adopt(Self self, std::shared_ptr<const StoredSandbox> initial, boo
   if (stored) {
     entry.shown = std::make_shared<const pb::Sandbox>(initial->record.sandbox());
     s.order.insert(order_of(*entry.shown));
+    self->send(s.bus, changed_atom::value, meta.id(), entry.shown);  // whoever finds it here can watch it there at once
   }
   return entity;
 }
