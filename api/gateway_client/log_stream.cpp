@@ -62,8 +62,8 @@ class LogStream::Call final : public grpc::ClientWriteReactor<v1::PushSandboxLog
   }
 
   void OnDone(const grpc::Status& status) override {
-    const auto keep = std::exchange(self_, nullptr);
     std::unique_lock lock{mutex_};
+    const auto keep = std::exchange(self_, nullptr);  // cancel() may be looking at it
     over_ = true;
     lock.unlock();
     ended_(static_cast<int>(status.error_code()));
