@@ -8,9 +8,11 @@
 #include <chrono>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <sstream>
 #include <thread>
 
+#include "cli/endpoint.hpp"
 #include "cli/ssh/byte_forward.hpp"
 #include "openshell.grpc.pb.h"
 #include "rpc_status.pb.h"
@@ -63,17 +65,6 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials_for(const 
     options = {*std::move(ca), *std::move(key), *std::move(certificate)};
   }
   return grpc::SslCredentials(options);
-}
-
-/// host:port for gRPC from an endpoint URL; the scheme's port where none is named.
-std::string authority_of(const std::string& endpoint) {
-  const auto scheme = endpoint.find("://");
-  auto rest = endpoint.substr(scheme + 3);
-  rest = rest.substr(0, rest.find('/'));
-  const auto bracket = rest.rfind(']');
-  const auto colon = rest.rfind(':');
-  const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
-  return has_port ? rest : rest + (endpoint.starts_with("https") ? ":443" : ":80");
 }
 
 absl::Status answer(const grpc::Status& status) {
@@ -188,8 +179,8 @@ absl::StatusOr<GatewayClient> GatewayClient::open(const Target& target) {
   connection->where = absl::StrCat("'", target.name, "' at ", target.endpoint);
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
   if (!target.bearer.empty()) interceptors.push_back(std::make_unique<BearerFactory>(target.bearer));
-  connection->channel = grpc::experimental::CreateCustomChannelWithInterceptors(authority_of(target.endpoint), *credentials, arguments,
-                                                                                std::move(interceptors));
+  connection->channel = grpc::experimental::CreateCustomChannelWithInterceptors(split_endpoint(target.endpoint).authority(), *credentials,
+                                                                                arguments, std::move(interceptors));
   connection->stub = v1::OpenShell::NewStub(connection->channel);
   return GatewayClient{std::move(connection)};
 }
@@ -236,6 +227,7 @@ absl::Status GatewayClient::exec_interactive(const v1::ExecSandboxRequest& start
   struct Call {
     grpc::ClientContext context;
     std::unique_ptr<grpc::ClientReaderWriter<v1::ExecSandboxInput, v1::ExecSandboxEvent>> stream;
+    std::mutex mutex;  // of `input_error`: the reader may end first
     absl::Status input_error;
   };
   auto call = std::make_shared<Call>();
@@ -247,7 +239,10 @@ absl::Status GatewayClient::exec_interactive(const v1::ExecSandboxRequest& start
       while (true) {
         auto piece = next();
         if (!piece.ok()) {
-          call->input_error = piece.status();
+          {
+            const std::lock_guard lock{call->mutex};
+            call->input_error = piece.status();
+          }
           call->context.TryCancel();
           return;
         }
@@ -267,6 +262,7 @@ absl::Status GatewayClient::exec_interactive(const v1::ExecSandboxRequest& start
   v1::ExecSandboxEvent event;
   while (call->stream->Read(&event)) take(event);
   const auto status = answer(call->stream->Finish());
+  const std::lock_guard lock{call->mutex};
   return !call->input_error.ok() ? call->input_error : connection_->explained(status);
 }
 

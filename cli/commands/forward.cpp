@@ -1,7 +1,5 @@
 #include <absl/strings/str_cat.h>
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -17,8 +15,10 @@
 #include <thread>
 
 #include "cli/commands/commands.hpp"
+#include "cli/endpoint.hpp"
 #include "cli/ssh/forward_records.hpp"
 #include "cli/ssh/session.hpp"
+#include "cli/ssh/socket_name.hpp"
 #include "cli/ssh/ssh_program.hpp"
 #include "cli/terminal.hpp"
 
@@ -38,50 +38,24 @@ struct Options {
 
 bool wildcard(const std::string& bind) { return bind == "0.0.0.0" || bind == "::" || bind == "*"; }
 
-std::string bracketed(const std::string& host) { return host.find(':') == std::string::npos ? host : absl::StrCat("[", host, "]"); }
-
-struct SocketName {
-  sockaddr_storage name{};
-  socklen_t length = 0;
-};
-
-/// Numeric, and `localhost`; another name is left to ssh.
-bool to_name(std::string host, std::uint16_t port, SocketName& out) {
-  if (host == "localhost") host = "127.0.0.1";
-  if (host == "*") host = "0.0.0.0";
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&out.name);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&out.name);
-  if (::inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(port);
-    out.length = sizeof *v4;
-    return true;
-  }
-  if (::inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) != 1) return false;
-  v6->sin6_family = AF_INET6;
-  v6->sin6_port = htons(port);
-  out.length = sizeof *v6;
-  return true;
-}
-
+/// Also of a name that only ssh looks up.
 bool port_is_free(const ForwardSpec& spec) {
-  SocketName where;
-  if (!to_name(spec.bind, spec.port, where)) return true;
-  const int fd = ::socket(where.name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const auto where = socket_name(spec.bind, spec.port);
+  if (!where) return true;
+  const int fd = ::socket(where->name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const bool free = ::bind(fd, reinterpret_cast<const sockaddr*>(&where.name), where.length) == 0 && ::listen(fd, 1) == 0;
+  const bool free = ::bind(fd, where->get(), where->length) == 0 && ::listen(fd, 1) == 0;
   ::close(fd);
   return free;
 }
 
 /// Empty: somebody listens. Else why not.
 std::string probe(const ForwardSpec& spec) {
-  SocketName where;
-  const auto host = wildcard(spec.bind) ? std::string{spec.bind == "::" ? "::1" : "127.0.0.1"} : spec.bind;
-  if (!to_name(host, spec.port, where)) return {};
-  const int fd = ::socket(where.name.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  int error = ::connect(fd, reinterpret_cast<const sockaddr*>(&where.name), where.length) == 0 ? 0 : errno;
+  const auto where = socket_name(wildcard(spec.bind) ? std::string{spec.bind == "::" ? "::1" : "127.0.0.1"} : spec.bind, spec.port);
+  if (!where) return {};
+  const int fd = ::socket(where->name.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  int error = ::connect(fd, where->get(), where->length) == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
     pollfd ready{fd, POLLOUT, 0};
     socklen_t length = sizeof error;

@@ -1,8 +1,6 @@
 // `forward service`: a local port to a port of the sandbox over the gateway alone, without ssh.
 #include <absl/strings/match.h>
-#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -19,11 +17,14 @@
 #include <thread>
 
 #include "cli/commands/commands.hpp"
+#include "cli/endpoint.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/ssh/byte_forward.hpp"
 #include "cli/ssh/forward_records.hpp"
 #include "cli/ssh/session.hpp"
+#include "cli/ssh/socket_name.hpp"
 #include "cli/terminal.hpp"
+#include "cli/write_all.hpp"
 #include "openshell.pb.h"
 
 namespace openshell::cli {
@@ -43,11 +44,11 @@ struct Options {
 
 /// What the threads of the connections share.
 struct Shared {
-  Context& context;
+  Context& context;  // its client is open: nothing in it changes any more
   GatewayClient& client;
   const Options& options;
   const std::string sandbox;
-  std::mutex mutex;
+  std::mutex mutex;                     // of `fatal`
   absl::Status fatal;                   // ends the command
   std::atomic<bool> with_token{false};  // the gateway asked for one
   std::atomic<std::size_t> open{0};
@@ -64,15 +65,6 @@ absl::Status fatal_status(Shared& shared) {
 }
 
 bool ends_all(const absl::Status& status) { return absl::IsNotFound(status) || absl::IsFailedPrecondition(status); }
-
-bool write_all(int fd, const std::string& bytes) {
-  for (std::size_t done = 0; done < bytes.size();) {
-    const auto count = ::send(fd, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
-    if (count < 0 && errno != EINTR) return false;
-    if (count > 0) done += static_cast<std::size_t>(count);
-  }
-  return true;
-}
 
 void copy_out(int fd, const std::shared_ptr<ByteForward>& forward) {
   std::string buffer(ByteForward::kChunk, '\0');
@@ -97,13 +89,14 @@ absl::Status relay(int fd, const std::shared_ptr<ByteForward>& forward) {
     if ((*bytes)->empty()) {
       ended = true;
       ::shutdown(fd, SHUT_WR);
-    } else if (!write_all(fd, **bytes)) {
+    } else if (!write_all(fd, **bytes).ok()) {
       forward->cancel();
     }
   }
   const linger now{1, 0};
-  if (!status.ok() && !ended) (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);  // a broken stream is no end
-  ::shutdown(fd, SHUT_RDWR);
+  const bool broken = !status.ok() && !ended;  // no end: the program here sees a reset, and nothing before it that looks like one
+  if (broken) (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+  ::shutdown(fd, broken ? SHUT_RD : SHUT_RDWR);
   out.join();
   return status;
 }
@@ -129,17 +122,13 @@ void serve(Shared& shared, int fd) {
   std::optional<SshSession> session;
   absl::Status status;
   if (shared.with_token) {
-    const std::lock_guard lock{shared.mutex};  // the context is not for several threads
     auto made = create_session(shared.context, shared.sandbox);
     status = made.status();
     if (made.ok()) session = *std::move(made);
     if (session) init.set_authorization_token(std::string{session->token.reveal()});
   }
   if (status.ok()) status = relay(fd, shared.client.open_forward(init));
-  if (session) {
-    const std::lock_guard lock{shared.mutex};
-    revoke_session(shared.context, *session);
-  }
+  if (session) revoke_session(shared.context, *session);
   if (wants_token(status)) {
     shared.with_token = true;  // of the next connection; this one's bytes may have been read
   } else if (ends_all(status)) {
@@ -152,11 +141,7 @@ void serve(Shared& shared, int fd) {
 }
 
 absl::Status look(Shared& shared) {
-  v1::GetSandboxRequest request;
-  {
-    const std::lock_guard lock{shared.mutex};
-    request = shared.context.scoped<v1::GetSandboxRequest>();
-  }
+  auto request = shared.context.scoped<v1::GetSandboxRequest>();
   request.set_name(shared.sandbox);
   auto answer = shared.client.get_sandbox(request);
   if (absl::IsNotFound(answer.status()))
@@ -174,36 +159,20 @@ struct Listener {
 };
 
 absl::StatusOr<Listener> listen_on(const std::string& local, std::uint16_t default_port) {
-  std::string host = "127.0.0.1", number = local.empty() ? std::to_string(default_port) : local;
-  if (const auto colon = number.rfind(':'); colon != std::string::npos) {
-    host = number.substr(0, colon);
-    number = number.substr(colon + 1);
-    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  }
-  std::uint32_t port = 0;
-  if (!absl::SimpleAtoi(number, &port) || port > 65'535)
-    return absl::InvalidArgumentError(absl::StrCat("--local expects [ADDR:]PORT, got '", local, "'"));
-  sockaddr_in v4{};
-  sockaddr_in6 v6{};
-  v4.sin_family = AF_INET;
-  v6.sin6_family = AF_INET6;
-  v4.sin_port = v6.sin6_port = htons(static_cast<std::uint16_t>(port));
-  const bool is_v4 = ::inet_pton(AF_INET, host == "localhost" ? "127.0.0.1" : host.c_str(), &v4.sin_addr) == 1;
-  if (!is_v4 && ::inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) != 1)
-    return absl::InvalidArgumentError(absl::StrCat("--local: '", host, "' is no address"));
-  auto* name = is_v4 ? reinterpret_cast<sockaddr*>(&v4) : reinterpret_cast<sockaddr*>(&v6);
-  socklen_t length = is_v4 ? sizeof v4 : sizeof v6;
-  const int fd = ::socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  auto spec = local.empty() ? ForwardSpec{"127.0.0.1", default_port} : parse_forward_spec(local, 0);
+  if (!spec.ok()) return absl::InvalidArgumentError(absl::StrCat("--local: ", spec.status().message()));
+  auto where = socket_name(spec->bind, spec->port);
+  if (!where) return absl::InvalidArgumentError(absl::StrCat("--local: '", spec->bind, "' is no address"));
+  const int fd = ::socket(where->name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(fd, name, length) != 0 || ::listen(fd, kBacklog) != 0) {
+  if (::bind(fd, where->get(), where->length) != 0 || ::listen(fd, kBacklog) != 0) {
     const int error = errno;
     ::close(fd);
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", host, ":", port, ": ", std::strerror(error)));
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", bracketed(spec->bind), ":", spec->port, ": ", std::strerror(error)));
   }
-  (void)::getsockname(fd, name, &length);
-  const auto bound = ntohs(is_v4 ? v4.sin_port : v6.sin6_port);
-  return Listener{fd, is_v4 ? absl::StrCat(host, ":", bound) : absl::StrCat("[", host, "]:", bound)};
+  (void)::getsockname(fd, reinterpret_cast<sockaddr*>(&where->name), &where->length);
+  return Listener{fd, absl::StrCat(bracketed(spec->bind), ":", where->port())};
 }
 
 absl::StatusOr<int> service(Context& context, const Options& options) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands/commands.hpp"
+#include "cli/endpoint.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
 
@@ -21,16 +22,6 @@ struct AddOptions {
   bool keep_active = false;
   std::string oidc_issuer, oidc_client_id = "openshell-cli", oidc_audience, oidc_scopes;
 };
-
-/// The host of a URL, without port and brackets.
-std::string host_of(const std::string& url) {
-  auto rest = url.substr(url.find("://") + 3);
-  rest = rest.substr(0, rest.find('/'));
-  if (rest.starts_with('[')) return rest.substr(1, rest.find(']') - 1);
-  return rest.substr(0, rest.rfind(':'));
-}
-
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 /// A registration without a token is of no use, so a login that failed takes it back; where no browser was to be used it may follow later.
 absl::StatusOr<int> first_login(Context& context, const Registry& registry, const Registration& gateway,
@@ -53,7 +44,7 @@ absl::StatusOr<int> add(Context& context, AddOptions options) {
     return absl::UnimplementedError("ssh:// endpoints are not supported yet; forward the port and add https://127.0.0.1:PORT --local");
   if (options.endpoint.find("://") == std::string::npos) options.endpoint = "https://" + options.endpoint;
   while (options.endpoint.ends_with('/')) options.endpoint.pop_back();
-  const auto host = host_of(options.endpoint);
+  const auto host = split_endpoint(options.endpoint).host;
   if (options.name.empty()) options.name = is_loopback(host) ? "openshell" : host;
   auto registry = context.registry();
   if (!registry.ok()) return registry.status();

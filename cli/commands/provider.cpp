@@ -11,6 +11,7 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/commands/delete_each.hpp"
+#include "cli/key_value.hpp"
 #include "cli/provider_readiness.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
@@ -74,10 +75,9 @@ absl::Status fill_credentials(const std::vector<std::string>& given, datamodel::
 
 absl::Status fill_config(const std::vector<std::string>& given, datamodel::v1::Provider& provider) {
   for (const auto& each : given) {
-    const auto equals = each.find('=');
-    if (equals == std::string::npos || equals == 0)
-      return absl::InvalidArgumentError(absl::StrCat("--config expects KEY=VALUE, got '", each, "'"));
-    (*provider.mutable_config())[each.substr(0, equals)] = each.substr(equals + 1);
+    auto pair = key_value(each);
+    if (!pair) return absl::InvalidArgumentError(absl::StrCat("--config expects KEY=VALUE, got '", each, "'"));
+    (*provider.mutable_config())[pair->first] = std::move(pair->second);
   }
   return absl::OkStatus();
 }
@@ -167,10 +167,9 @@ struct UpdateOptions {
 /// `KEY=<epoch milliseconds or RFC 3339>`; 0 takes the expiration away.
 absl::Status fill_expirations(const std::vector<std::string>& given, v1::UpdateProviderRequest& request) {
   for (const auto& each : given) {
-    const auto equals = each.find('=');
-    const auto key = each.substr(0, equals);
-    if (key.empty() || equals == std::string::npos) return absl::InvalidArgumentError("--credential-expires-at expects KEY=TIMESTAMP");
-    const auto text = each.substr(equals + 1);
+    const auto pair = key_value(each);
+    if (!pair) return absl::InvalidArgumentError("--credential-expires-at expects KEY=TIMESTAMP");
+    const auto& [key, text] = *pair;
     const auto wrong = [&](const char* what) {
       return absl::InvalidArgumentError(absl::StrCat("--credential-expires-at value for '", key, "' ", what));
     };

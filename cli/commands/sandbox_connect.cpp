@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/commands/commands.hpp"
+#include "cli/program_path.hpp"
 #include "cli/ssh/attach.hpp"
 #include "cli/ssh/config_file.hpp"
 #include "cli/ssh/remote.hpp"
@@ -50,15 +51,7 @@ absl::StatusOr<int> ssh_config(Context& context, const Options& options) {
 
 absl::StatusOr<std::string> program_of(const std::string& editor) {
   const std::string binary = editor == "vscode" ? "code" : "cursor";
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path == nullptr ? "" : path;
-  while (!rest.empty()) {
-    const auto end = rest.find(':');
-    const auto candidate = absl::StrCat(std::string{rest.substr(0, end)}, "/", binary);
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-    if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
-  }
+  if (auto program = find_program(binary)) return *std::move(program);
   return absl::NotFoundError(absl::StrCat(binary, " is not installed or not on PATH"));
 }
 

@@ -12,7 +12,9 @@
 #include <sstream>
 
 #include "cli/commands/commands.hpp"
+#include "cli/credential_warning.hpp"
 #include "cli/foreground.hpp"
+#include "cli/key_value.hpp"
 #include "cli/policy_file.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/ssh/ssh_program.hpp"
@@ -39,21 +41,20 @@ struct Options {
 absl::Status fill_pairs(const Options& options, v1::CreateSandboxRequest& request) {
   static const std::regex key_pattern{"[A-Za-z_][A-Za-z0-9_]*"};
   for (const auto& label : options.labels) {
-    const auto equals = label.find('=');
-    if (equals == std::string::npos)
-      return absl::InvalidArgumentError(absl::StrCat("invalid label format '", label, "', expected key=value"));
-    (*request.mutable_labels())[label.substr(0, equals)] = label.substr(equals + 1);
+    auto pair = key_value(label);
+    if (!pair) return absl::InvalidArgumentError(absl::StrCat("invalid label format '", label, "', expected key=value"));
+    (*request.mutable_labels())[pair->first] = std::move(pair->second);
   }
   for (const auto& each : options.environment) {
-    const auto equals = each.find('=');
-    if (equals == std::string::npos) return absl::InvalidArgumentError(absl::StrCat("--env expects KEY=VALUE, got '", each, "'"));
-    const auto key = each.substr(0, equals);
-    if (key.empty()) return absl::InvalidArgumentError("--env key cannot be empty");
+    if (each.starts_with('=')) return absl::InvalidArgumentError("--env key cannot be empty");
+    auto pair = key_value(each);
+    if (!pair) return absl::InvalidArgumentError(absl::StrCat("--env expects KEY=VALUE, got '", each, "'"));
+    const auto& key = pair->first;
     if (!std::regex_match(key, key_pattern))
       return absl::InvalidArgumentError(absl::StrCat("--env key must match [A-Za-z_][A-Za-z0-9_]*; got '", key, "'"));
     if (key.starts_with("OPENSHELL_"))
       return absl::InvalidArgumentError(absl::StrCat("--env keys starting with OPENSHELL_ are reserved; got '", key, "'"));
-    (*request.mutable_spec()->mutable_environment())[key] = each.substr(equals + 1);
+    (*request.mutable_spec()->mutable_environment())[key] = std::move(pair->second);
   }
   return absl::OkStatus();
 }
@@ -213,6 +214,7 @@ absl::StatusOr<int> create(Context& context, const Options& options) {
   if (!request.ok()) return request.status();
   auto client = context.client();
   if (!client.ok()) return client.status();
+  if (!options.no_warnings) warn_of_credentials(context, **client, keys_of(request->spec().environment()));
   if (auto filled = fill_providers(context, **client, options, *request->mutable_spec()); !filled.ok()) return filled;
   auto created = (*client)->create_sandbox(*request);
   if (!created.ok()) {
@@ -278,7 +280,7 @@ void add_sandbox_create(CLI::App& sandbox, Action& chosen) {
   auto* tty = command->add_flag("--tty,!--no-tty", o->tty, "The main process gets a terminal; default: if stdin and stdout are one");
   command->add_flag("--auto-providers", o->auto_providers);
   command->add_flag("--no-auto-providers", o->no_auto_providers);
-  command->add_flag("--no-credential-warnings", o->no_warnings);
+  command->add_flag("--no-credential-warnings", o->no_warnings, "Say nothing of secrets in --env");
   add_output_option(*command, o->format);
   no_keep->excludes("--output");
   command->footer("After -- the main process, exact words; the login shell where there is none.");

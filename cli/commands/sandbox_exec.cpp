@@ -11,9 +11,11 @@
 #include <optional>
 
 #include "cli/commands/commands.hpp"
+#include "cli/key_value.hpp"
 #include "cli/raw_terminal.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/terminal.hpp"
+#include "cli/write_all.hpp"
 #include "openshell.pb.h"
 
 namespace openshell::cli {
@@ -114,16 +116,6 @@ absl::StatusOr<std::optional<GatewayClient::ExecInput>> terminal_event() {
 /// A background job that read its terminal would be stopped.
 bool may_read_stdin() { return isatty(STDIN_FILENO) != 1 || tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 
-absl::Status write_all(int fd, const std::string& bytes) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const auto count = write(fd, bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno != EINTR) return absl::InternalError(absl::StrCat("cannot write the command's output: ", std::strerror(errno)));
-    if (count > 0) done += static_cast<std::size_t>(count);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status check_ready(Context& context, GatewayClient& client, const std::string& name) {
   auto request = context.scoped<v1::GetSandboxRequest>();
   request.set_name(name);
@@ -144,10 +136,9 @@ absl::StatusOr<v1::ExecSandboxRequest> make_request(Context& context, const Opti
   for (const auto& word : command) request.add_command(word);
   request.set_workdir(options.workdir);
   for (const auto& each : options.environment) {
-    const auto equals = each.find('=');
-    if (equals == std::string::npos || equals == 0)
-      return absl::InvalidArgumentError(absl::StrCat("--env expects KEY=VALUE, got '", each, "'"));
-    (*request.mutable_environment())[each.substr(0, equals)] = each.substr(equals + 1);
+    auto pair = key_value(each);
+    if (!pair) return absl::InvalidArgumentError(absl::StrCat("--env expects KEY=VALUE, got '", each, "'"));
+    (*request.mutable_environment())[pair->first] = std::move(pair->second);
   }
   if (options.timeout > 0) request.mutable_execution_timeout()->set_seconds(options.timeout);
   request.set_no_login_shell(options.no_login_shell);
@@ -202,7 +193,7 @@ absl::StatusOr<int> exec(Context& context, const Options& options) {
   const auto status = run(**client, *request, terminal_in, take);
   context.remember(*name);
   if (!status.ok()) return status;
-  if (!output.ok()) return output;
+  if (!output.ok()) return absl::InternalError(absl::StrCat("the command's output was lost: ", output.message()));
   if (!code) return absl::UnavailableError("sandbox exec relay closed before the command reported an exit status");
   return *code;
 }

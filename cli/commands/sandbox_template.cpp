@@ -11,6 +11,8 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/commands/delete_each.hpp"
+#include "cli/credential_warning.hpp"
+#include "cli/key_value.hpp"
 #include "cli/sandbox_document.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
@@ -98,10 +100,9 @@ struct CreateOptions {
 
 absl::Status fill(const std::vector<std::string>& pairs, const char* what, StringMap* into) {
   for (const auto& each : pairs) {
-    const auto equals = each.find('=');
-    if (equals == std::string::npos || equals == 0)
-      return absl::InvalidArgumentError(absl::StrCat("invalid ", what, " format '", each, "', expected key=value"));
-    (*into)[each.substr(0, equals)] = each.substr(equals + 1);
+    auto pair = key_value(each);
+    if (!pair) return absl::InvalidArgumentError(absl::StrCat("invalid ", what, " format '", each, "', expected key=value"));
+    (*into)[pair->first] = std::move(pair->second);
   }
   return absl::OkStatus();
 }
@@ -160,6 +161,7 @@ absl::StatusOr<int> create(Context& context, const CreateOptions& options) {
   if (auto filled = fill_workload(options, *made.mutable_spec()); !filled.ok()) return filled;
   auto client = context.client();
   if (!client.ok()) return client.status();
+  if (!options.no_warnings) warn_of_credentials(context, **client, keys_of(made.spec().workload().environment()));
   auto answer = (*client)->create_template(request);
   if (!answer.ok()) return answer.status();
   if (options.format == Format::table) {
@@ -258,7 +260,7 @@ void add_create(CLI::App& group, Action& chosen) {
   command->add_option("--label", o->labels, "K=V; repeatable")->take_all()->allow_extra_args(false);
   command->add_option("--annotation", o->annotations, "K=V; repeatable")->take_all()->allow_extra_args(false);
   command->add_option("--env", o->environment, "K=V; repeatable")->take_all()->allow_extra_args(false);
-  command->add_flag("--no-credential-warnings", o->no_warnings);
+  command->add_flag("--no-credential-warnings", o->no_warnings, "Say nothing of secrets in --env");
   add_output_option(*command, o->format);
   command->callback([&chosen, o, gpu] {
     o->wants_gpu = gpu->count() > 0;

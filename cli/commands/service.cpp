@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands/commands.hpp"
+#include "cli/endpoint.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
 
@@ -36,20 +37,12 @@ absl::Status service_error(const absl::Status& status, const std::string& action
 }
 
 /// The gateway may be reached by another port than the one it listens on.
-std::string reachable(std::string url, const std::string& endpoint) {
-  const auto authority = [](const std::string& text) {
-    const auto from = text.find("://") == std::string::npos ? 0 : text.find("://") + 3;
-    return std::pair{from, std::min(text.find('/', from), text.size())};
-  };
-  const auto [from, to] = authority(endpoint);
-  const auto colon = endpoint.rfind(':', to == 0 ? 0 : to - 1);
-  const auto bracket = endpoint.rfind(']', to);
-  const bool has_port = colon != std::string::npos && colon >= from && (bracket == std::string::npos || colon > bracket);
-  if (!has_port || url.empty()) return url;
-  const auto [host, end] = authority(url);
-  const auto old = url.find(':', host);
-  const auto cut = old == std::string::npos || old > end ? end : old;
-  return url.substr(0, cut) + endpoint.substr(colon, to - colon) + url.substr(end);
+std::string reachable(const std::string& url, const std::string& endpoint) {
+  const auto dialled = split_endpoint(endpoint);
+  if (!dialled.names_port || url.empty()) return url;
+  auto service = split_endpoint(url);
+  service.port = dialled.port;
+  return service.origin() + service.path;
 }
 
 std::string mode_word(v1::ServiceAuthorizationMode mode) {

@@ -9,6 +9,7 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/commands/delete_each.hpp"
+#include "cli/key_value.hpp"
 #include "cli/terminal.hpp"
 #include "openshell.pb.h"
 
@@ -44,10 +45,9 @@ absl::StatusOr<int> create(Context& context, const std::string& name, const std:
   v1::CreateWorkspaceRequest request;
   request.set_name(name);
   for (const auto& label : labels) {
-    const auto equals = label.find('=');
-    if (equals == std::string::npos || equals == 0)
-      return absl::InvalidArgumentError(absl::StrCat("--label expects KEY=VALUE, got '", label, "'"));
-    (*request.mutable_labels())[label.substr(0, equals)] = label.substr(equals + 1);
+    auto pair = key_value(label);
+    if (!pair) return absl::InvalidArgumentError(absl::StrCat("--label expects KEY=VALUE, got '", label, "'"));
+    (*request.mutable_labels())[pair->first] = std::move(pair->second);
   }
   auto client = context.client();
   if (!client.ok()) return client.status();

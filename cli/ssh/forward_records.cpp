@@ -19,10 +19,12 @@
 #include <thread>
 #include <tuple>
 
+#include "cli/endpoint.hpp"
+
 namespace openshell::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kAfterSignal{200};
+constexpr std::chrono::milliseconds kLook{10}, kEnding{5'000};  // ssh closes its connections first
 constexpr std::string_view kOwner = "SetEnv=OPENSHELL_FORWARD_SANDBOX_ID=";
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -82,21 +84,21 @@ std::string component(const std::string& name) { return absl::StrReplaceAll(name
 
 }  // namespace
 
-absl::StatusOr<ForwardSpec> parse_forward_spec(const std::string& text) {
+absl::StatusOr<ForwardSpec> parse_forward_spec(const std::string& text, std::uint16_t least) {
   const auto bad = [&] {
     return absl::InvalidArgumentError(absl::StrCat("invalid forward spec '", text, "': expected [bind_address:]port"));
   };
   ForwardSpec spec;
   std::string number = text;
   if (const auto colon = text.rfind(':'); colon != std::string::npos) {
-    spec.bind = text.substr(0, colon);
+    spec.bind = without_brackets(text.substr(0, colon));
     number = text.substr(colon + 1);
-    if (spec.bind.size() > 2 && spec.bind.front() == '[' && spec.bind.back() == ']') spec.bind = spec.bind.substr(1, spec.bind.size() - 2);
     if (spec.bind.empty()) return bad();
   }
   std::uint32_t port = 0;
   if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) return bad();
-  if (!absl::SimpleAtoi(number, &port) || port == 0 || port > 65'535) return absl::InvalidArgumentError("port must be between 1 and 65535");
+  if (!absl::SimpleAtoi(number, &port) || port < least || port > 65'535)
+    return absl::InvalidArgumentError(absl::StrCat("port must be between ", least, " and 65535"));
   spec.port = static_cast<std::uint16_t>(port);
   return spec;
 }
@@ -161,7 +163,8 @@ bool ForwardRecords::stop(const ForwardRecord& record) const {
   const bool ours = alive(record);
   if (ours) {
     ::kill(record.pid, SIGTERM);
-    std::this_thread::sleep_for(kAfterSignal);
+    const auto until = std::chrono::steady_clock::now() + kEnding;
+    while (alive(record) && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(kLook);
   }
   erase(record);
   return ours;

@@ -17,8 +17,9 @@ struct ForwardSpec {
   std::string bind = "127.0.0.1";
   std::uint16_t port = 0;
 };
-/// INVALID_ARGUMENT `invalid forward spec '<s>': expected [bind_address:]port`, `port must be between 1 and 65535`.
-absl::StatusOr<ForwardSpec> parse_forward_spec(const std::string& text);
+/// INVALID_ARGUMENT `invalid forward spec '<s>': expected [bind_address:]port`, `port must be between 1 and 65535`. `least` is 0 where the
+/// system may choose the port.
+absl::StatusOr<ForwardSpec> parse_forward_spec(const std::string& text, std::uint16_t least = 1);
 
 struct ForwardRecord {
   std::string gateway, workspace, sandbox;
@@ -44,7 +45,7 @@ class ForwardRecords {
   [[nodiscard]] std::vector<ForwardRecord> list(const std::string& gateway) const;
   /// Its process runs, and is ours.
   [[nodiscard]] static bool alive(const ForwardRecord& record);
-  /// SIGTERM where it is alive; deletes the record in any case. True: signalled.
+  /// SIGTERM where it is alive, and waits for its end, so that the port is free; deletes the record in any case. True: signalled.
   bool stop(const ForwardRecord& record) const;
   /// Stops those of one sandbox; the ports that were stopped.
   std::vector<std::uint16_t> stop_all(const std::string& gateway, const std::string& workspace, const std::string& sandbox) const;

@@ -9,11 +9,13 @@
 #include <thread>
 
 #include "cli/commands/commands.hpp"
+#include "cli/endpoint.hpp"
 #include "cli/ssh/byte_forward.hpp"
 #include "cli/ssh/known_host.hpp"
 #include "cli/ssh/session.hpp"
 #include "cli/ssh/ssh_program.hpp"
 #include "cli/terminal.hpp"
+#include "cli/write_all.hpp"
 #include "openshell.pb.h"
 
 namespace openshell::cli {
@@ -24,20 +26,7 @@ struct Options {
 };
 
 /// scheme://host:port; a path is ignored.
-std::string without_path(const std::string& url) {
-  const auto scheme = url.find("://");
-  const auto path = scheme == std::string::npos ? std::string::npos : url.find('/', scheme + 3);
-  return url.substr(0, path);
-}
-
-bool write_all(const std::string& bytes) {
-  for (std::size_t done = 0; done < bytes.size();) {
-    const auto count = ::write(STDOUT_FILENO, bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno != EINTR) return false;
-    if (count > 0) done += static_cast<std::size_t>(count);
-  }
-  return true;
-}
+std::string origin_of(const std::string& url) { return split_endpoint(url).origin(); }
 
 void send_stdin(const std::shared_ptr<ByteForward>& forward) {
   std::string buffer(ByteForward::kChunk, '\0');
@@ -60,7 +49,7 @@ absl::Status pump(const std::shared_ptr<ByteForward>& forward) {
     if ((*bytes)->empty()) {
       ended = true;
       ::close(STDOUT_FILENO);
-    } else if (!write_all(**bytes)) {
+    } else if (!write_all(STDOUT_FILENO, **bytes).ok()) {
       return absl::OkStatus();  // ssh is gone
     }
   }
@@ -68,17 +57,17 @@ absl::Status pump(const std::shared_ptr<ByteForward>& forward) {
 
 absl::StatusOr<Target> proxy_target(Context& context, const Options& options, const std::string& url) {
   Target target;
-  target.endpoint = without_path(url);
+  target.endpoint = origin_of(url);
   target.name = options.gateway_name;
   target.insecure = context.flags().insecure;
   auto registry = context.registry();
   if (!registry.ok()) return registry.status();
   if (target.name.empty()) {  // an equal endpoint lends its name
     for (const auto& known : registry->list()) {
-      if (without_path(known.endpoint) == target.endpoint) target.name = known.name;
+      if (origin_of(known.endpoint) == target.endpoint) target.name = known.name;
     }
   }
-  if (auto known = registry->find(target.name); known.ok() && without_path(known->endpoint) == target.endpoint)
+  if (auto known = registry->find(target.name); known.ok() && origin_of(known->endpoint) == target.endpoint)
     target.auth_mode = known->auth_mode;
   if (target.endpoint.starts_with("https://") && !target.insecure) target.bundle = registry->bundle(target.name);
   return target;
@@ -116,7 +105,7 @@ absl::StatusOr<int> run_named(Context& context, const Options& options) {
   if (!session.ok()) return session.status();
   auto target = own.target();
   if (!target.ok()) return target.status();
-  if (without_path(session->url) != without_path(target->endpoint)) target->auth_mode.clear();  // no bearer for another origin
+  if (origin_of(session->url) != origin_of(target->endpoint)) target->auth_mode.clear();  // no bearer for another origin
   target->endpoint = session->url;
   return run(own, *std::move(target), flags.workspace, options.name, std::string{session->token.reveal()});
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "cli/endpoint.hpp"
 #include "openshell.pb.h"
 
 namespace openshell::cli {
@@ -27,30 +28,6 @@ absl::Status check_field(const char* name, const std::string& value, std::size_t
   return fine ? absl::OkStatus() : bad(absl::StrCat(name, " contains invalid characters"));
 }
 
-struct Authority {
-  std::string host, port;
-};
-
-Authority authority_of(const std::string& endpoint) {
-  const auto scheme = endpoint.find("://");
-  auto rest = scheme == std::string::npos ? endpoint : endpoint.substr(scheme + 3);
-  rest = rest.substr(0, rest.find('/'));
-  const auto bracket = rest.rfind(']'), colon = rest.rfind(':');
-  const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
-  if (has_port) return {rest.substr(0, colon), rest.substr(colon + 1)};
-  return {rest, endpoint.starts_with("https") ? "443" : "80"};
-}
-
-std::string without_brackets(std::string host) {
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') return host.substr(1, host.size() - 2);
-  return host;
-}
-
-bool loopback(const std::string& host) {
-  const auto plain = without_brackets(host);
-  return plain == "localhost" || plain == "::1" || plain.starts_with("127.");
-}
-
 }  // namespace
 
 absl::Status check_session(const v1::CreateSshSessionResponse& response) {
@@ -68,12 +45,11 @@ std::string tunnel_url(const v1::CreateSshSessionResponse& response, const std::
   const auto said = without_brackets(response.gateway_host());
   auto host = said, port = std::to_string(response.gateway_port());
   if (said == "127.0.0.1" || said == "0.0.0.0" || said == "localhost" || said == "::1" || said == "::") {
-    const auto known = authority_of(endpoint);
+    const auto known = split_endpoint(endpoint);
     port = known.port;
-    if (!loopback(known.host) || said == "0.0.0.0" || said == "::1" || said == "::") host = without_brackets(known.host);
+    if (!is_loopback(known.host) || said == "0.0.0.0" || said == "::1" || said == "::") host = known.host;
   }
-  if (host.find(':') != std::string::npos) host = absl::StrCat("[", host, "]");
-  return absl::StrCat(response.gateway_scheme(), "://", host, ":", port);
+  return absl::StrCat(response.gateway_scheme(), "://", bracketed(host), ":", port);
 }
 
 absl::StatusOr<SshSession> create_session(Context& context, const std::string& sandbox) {

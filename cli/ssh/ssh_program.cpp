@@ -4,7 +4,6 @@
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_replace.h>
-#include <absl/strings/str_split.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -17,6 +16,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "cli/program_path.hpp"
 
 namespace openshell::cli {
 namespace {
@@ -61,11 +62,7 @@ std::string own_path() {
 }
 
 absl::StatusOr<std::string> find_ssh_program() {
-  const char* path = std::getenv("PATH");
-  for (const auto& folder : absl::StrSplit(path == nullptr ? "/usr/bin:/bin" : path, ':')) {
-    const auto candidate = absl::StrCat(folder.empty() ? "." : std::string{folder}, "/ssh");
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
+  if (auto program = find_program("ssh")) return *std::move(program);
   return absl::NotFoundError(
       "the program `ssh` is not on this host's PATH; install OpenSSH's client (Debian: apt-get install openssh-client). The sandbox is "
       "kept; "
