@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -17,10 +18,20 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 WORKSPACE = "default"
 
 
+# Below what the kernel hands out by itself (ip_local_port_range), so that no connection of anybody takes a port between the choice and its use.
+PORTS = iter(random.SystemRandom().sample(range(20_000, 32_000), 12_000))
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody has and that is given out once."""
+    for port in PORTS:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise AssertionError("no port is free")
 
 
 def wait_until(condition, seconds=20, what="condition"):

@@ -7,12 +7,16 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 
 
 def window(fd, columns, rows):
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+LEAD = "import fcntl, os, sys, termios; fcntl.ioctl(int(sys.argv[1]), termios.TIOCSCTTY, 0); os.execvp(sys.argv[2], sys.argv[2:])"
 
 
 class Terminal:
@@ -24,12 +28,10 @@ class Terminal:
         self.before = termios.tcgetattr(self.slave)
         self.shown = b""
 
-        def lead():
-            os.setsid()
-            fcntl.ioctl(0 if options.get("stdin") is None else self.slave, termios.TIOCSCTTY, 0)
-
         streams = {"stdin": self.slave, "stdout": self.slave, "stderr": self.slave, **options}
-        self.process = subprocess.Popen(words, env={"TERM": "xterm", **environment}, preexec_fn=lead, pass_fds=(self.slave,), **streams)
+        # Not by preexec_fn: between fork and exec gRPC's handlers of this process would run, and write to the terminal now and then.
+        words = [sys.executable, "-c", LEAD, str(self.slave), *words]
+        self.process = subprocess.Popen(words, env={"TERM": "xterm", **environment}, start_new_session=True, pass_fds=(self.slave,), **streams)
 
     def read(self, seconds=0.05):
         """What came within that time; b"" too at the end."""

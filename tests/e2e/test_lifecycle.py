@@ -51,8 +51,8 @@ def test_stop_keeps_the_files_and_start_runs_the_command_again(gateway, client, 
 def test_stop_ends_what_a_program_left_in_the_background(gateway, client, box):
     """CX-37"""
     create_ready(client, box, spec=spec("sleep", "4712"))
-    client.exec(box, ["sh", "-c", "setsid nohup sleep 471939 >/dev/null 2>&1 & sleep 0.1"], workspace=WORKSPACE)
-    assert subprocess.run(["pgrep", "-f", "^sleep 471939"], stdout=subprocess.DEVNULL).returncode == 0
+    client.exec(box, ["sh", "-c", "setsid nohup sleep 471939 >/dev/null 2>&1 &"], workspace=WORKSPACE)
+    wait_until(lambda: subprocess.run(["pgrep", "-f", "^sleep 471939"], stdout=subprocess.DEVNULL).returncode == 0, what="the program in the background")
     gateway.cli("sandbox", "stop", box)
     assert subprocess.run(["pgrep", "-f", "^sleep 471939"], stdout=subprocess.DEVNULL).returncode == 1
 
@@ -171,8 +171,11 @@ def test_a_watch_goes_on_after_the_gateway_was_killed(scratch):
         assert json.loads(watcher.stdout.readline())["sandbox"]["phase"] == "Ready"
         gateway.end(signal.SIGKILL)
         gateway.start()
-        while json.loads(watcher.stdout.readline()).get("sandbox", {}).get("phase") != "Ready":
-            pass  # each line is waited for; the stream ends, and fails here, if it is not taken up again
+        phase = None
+        while phase != "Ready":
+            line = watcher.stdout.readline()  # each is waited for; the stream ends if it is not taken up again
+            assert line, watcher.communicate(timeout=20)[1]
+            phase = json.loads(line).get("sandbox", {}).get("phase")
         with gateway.client() as client:
             client.delete("watched", workspace=WORKSPACE)
             client.wait_deleted("watched", workspace=WORKSPACE, timeout_seconds=30)

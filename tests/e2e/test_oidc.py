@@ -186,7 +186,12 @@ def test_A21_a_new_key_is_fetched_once_and_unknown_keys_at_most_once_a_second(gu
 
 def test_A22_A58_old_keys_are_fetched_once_for_all_and_serve_while_the_issuer_is_in_trouble(scratch, issuer):
     gateway = oidc_gateway(scratch / "o22", settings(issuer, "jwks_ttl_secs = 2"))
+    begun = time.monotonic()
     gateway.start()
+
+    def fetched_once_in_each_lifetime():
+        return issuer.asked["keys"] <= 1 + (time.monotonic() - begun) // 2
+
     try:
         rpc, metadata = stub(gateway, issuer.access_token())
 
@@ -197,11 +202,12 @@ def test_A22_A58_old_keys_are_fetched_once_for_all_and_serve_while_the_issuer_is
                 return error.code(), error.details()
             return grpc.StatusCode.OK, ""
 
-        assert ask() == (grpc.StatusCode.OK, "") and issuer.asked["keys"] == 1
+        assert ask() == (grpc.StatusCode.OK, "") and issuer.asked["keys"] >= 1 and fetched_once_in_each_lifetime()
+        before = issuer.asked["keys"]
         time.sleep(2.2)  # older than their lifetime
         with concurrent.futures.ThreadPoolExecutor(20) as pool:
             assert set(pool.map(ask, range(20))) == {(grpc.StatusCode.OK, "")}
-        assert issuer.asked["keys"] == 2
+        assert issuer.asked["keys"] > before and fetched_once_in_each_lifetime()
         good = time.monotonic()
         issuer.key_answer = lambda: (200, {}, b'{"keys":[]}')
         while time.monotonic() < good + 4:
@@ -220,11 +226,12 @@ def test_a_slow_issuer_holds_up_neither_others_nor_the_end(scratch, issuer):
     gateway = oidc_gateway(scratch / "slow", settings(issuer))
     gateway.start()
     try:
-        time.sleep(1.1)
+        time.sleep(1.1)  # the fetch before may be younger than the spacing
+        before = issuer.asked["keys"]
         issuer.key_answer = lambda: time.sleep(30) or (200, {}, b"{}")
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             waiting = [pool.submit(refusal, gateway, Key("EdDSA").sign(issuer.claims())) for _ in range(3)]
-            time.sleep(0.5)
+            wait_until(lambda: issuer.asked["keys"] > before, what="the fetch that gets no answer")
             begun = time.monotonic()
             assert whoami(gateway, issuer.access_token()).subject == "robot"
             assert time.monotonic() - begun < 3, "a known key needs no fetch"

@@ -189,8 +189,9 @@ class Attached:
         self.process = subprocess.Popen(["openshell", "sandbox", "connect", name], env={**gateway.environment, **(environment or {})},
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.seen, self.errors = b"", b""
-        for stream, name in ((self.process.stdout, "seen"), (self.process.stderr, "errors")):
-            threading.Thread(target=self._drain, args=(stream, name), daemon=True).start()
+        self.drains = [threading.Thread(target=self._drain, args=one, daemon=True) for one in ((self.process.stdout, "seen"), (self.process.stderr, "errors"))]
+        for drain in self.drains:
+            drain.start()
 
     def _drain(self, stream, name):
         while piece := os.read(stream.fileno(), 65536):
@@ -207,7 +208,10 @@ class Attached:
         wait_until(lambda: text in self.errors, what=f"{text!r} on stderr")
 
     def ends(self):
-        return self.process.wait(20)
+        code = self.process.wait(20)
+        for drain in self.drains:  # what it wrote last may not be read yet
+            drain.join(20)
+        return code
 
 
 @pytest.fixture

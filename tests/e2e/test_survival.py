@@ -1,5 +1,6 @@
 """A gateway that dies, by force or in order, finds its running sandboxes again; a dead supervisor lets no traffic pass."""
 
+import itertools
 import os
 import pathlib
 import signal
@@ -9,9 +10,12 @@ import pytest
 from conftest import WORKSPACE, Gateway, create_ready, delete_gone, wait_until
 
 
+NUMBERS = itertools.count()  # short: the paths of sockets have 107 bytes
+
+
 @pytest.fixture
-def keeping_gateway(scratch, request):
-    folder = scratch / f"s{abs(hash(request.node.name)) % 1000}"
+def keeping_gateway(scratch):
+    folder = scratch / f"s{next(NUMBERS)}"
     folder.mkdir(mode=0o711)
     made = Gateway(folder, driver_options="keep_on_shutdown = true")
     made.start()

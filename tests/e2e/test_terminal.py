@@ -235,7 +235,7 @@ def test_m5_a_cancelled_exec_is_gone_with_its_children(terminal, client, box, fl
     number = str(3000 + how + 100 * len(flags))
     screen = terminal(box, *flags, "--", "bash", "-c", TREE.format(number))
     screen.expect("ready")
-    assert len(running(client, f"sleep {number}")) == 3
+    wait_until(lambda: len(running(client, f"sleep {number}")) == 3, what="three of them")  # they become sleep after "ready"
     screen.process.send_signal(how)
     wait_until(lambda: not running(client, f"sleep {number}"), 5, "the end of the tree")
 
@@ -243,6 +243,7 @@ def test_m5_a_cancelled_exec_is_gone_with_its_children(terminal, client, box, fl
 def test_m5_a_closed_terminal_is_a_cancel(terminal, client, box):
     screen = terminal(box, "--", "bash", "-c", TREE.format(3999))
     screen.expect("ready")
+    wait_until(lambda: len(running(client, "sleep 3999")) == 3, what="three of them")
     os.close(screen.slave)
     os.close(screen.master)  # the window is closed: SIGHUP for the client
     screen.process.wait(10)

@@ -129,13 +129,15 @@ int be_supervisor(int argc, char** argv) {
   const std::string descriptor = read_text(value_of(argc, argv, "--backend-descriptor-file"));
   if (what == "exit7") return 7;
   if (what == "abort") kill(getpid(), SIGKILL);
-  std::ofstream report{value_of(argc, argv, "--log-dir") + "/supervisor-report"};
+  const std::string place = value_of(argc, argv, "--log-dir") + "/supervisor-report";
+  std::ofstream report{place + ".part"};
   report << "uid=" << getuid() << "\ngid=" << getgid() << "\ngroups=" << getgroups(0, nullptr) << "\ndescriptor_bytes=" << descriptor.size()
          << "\n";
   for (char** variable = environ; *variable != nullptr; ++variable) report << "env " << *variable << "\n";
   for (int i = 0; i < argc; ++i) report << "arg " << argv[i] << "\n";
   report << "fds=" << list("/proc/self/fd") << "\n--- status\n" << read_text("/proc/self/status");
   report.close();
+  rename((place + ".part").c_str(), place.c_str());  // whoever sees it sees all of it
   if (what != "unconfirmed") {
     const auto at = descriptor.find("\"generation\":\"");
     std::ofstream confirmed{state + "/.confirmed"};

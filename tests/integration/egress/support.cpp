@@ -15,7 +15,7 @@
 namespace openshell::egress::test {
 namespace {
 
-constexpr int kTestTimeoutSeconds = 10;  // of any single read: a test that hangs fails instead
+constexpr int kTestTimeoutSeconds = 30;  // of any single read: a test that hangs fails instead
 
 std::string field(const std::string& head, const std::string& name) {
   const auto at = head.find("\r\n" + name + ": ");

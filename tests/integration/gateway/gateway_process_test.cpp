@@ -14,6 +14,7 @@
 #include "openshell.grpc.pb.h"
 #include "pki/certificate.hpp"
 #include "storage/store.hpp"
+#include "tests/free_port.hpp"
 #include "tests/integration/gateway/gateway_stub.hpp"
 
 namespace openshell::gateway {
@@ -367,16 +368,7 @@ TEST(Gateway, TheRateLimitCountsEveryCall) {
 
 TEST(Gateway, HealthIsOnItsOwnPort) {
   GatewayProcess gateway;
-  // A free port for the health listener: taken and given back right before.
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ::close(fd);
-  const int port = ntohs(address.sin_port);
+  const int port = test::free_port();
   ASSERT_TRUE(gateway.start({"--health-port", std::to_string(port)})) << gateway.log();
   const auto get = [&](const char* path) { return output_of(cat("curl -sS -i --max-time 5 http://127.0.0.1:", port, path)); };
   EXPECT_THAT(get("/healthz"), HasSubstr("HTTP/1.1 200"));

@@ -278,14 +278,14 @@ TEST_F(SandboxProcess, RT_38_RT_44_RT_45_RT_46_CutLinkFreezesAndTheSameSuperviso
   const auto other = client->ask(attach_request("11111111-2222-4333-8444-555555555555"));
   EXPECT_EQ(message(other), "sandbox runtime is already bound to another supervisor process");
   boundary::Response attached = Error{};
-  ASSERT_TRUE(eventually(5, [&] {
+  ASSERT_TRUE(eventually(20, [&] {
     attached = client->ask(attach_request());
     return std::holds_alternative<boundary::Attached>(attached);
   })) << message(attached);
   EXPECT_EQ(message(client->ask(boundary::Wait{"g1:main:0"})), "sandbox boundary is frozen until its supervisor has confirmed again");
   ASSERT_TRUE(std::holds_alternative<boundary::Confirmed>(client->ask(boundary::Confirm{})));
   const auto first = exec("cat /sandbox/n").out;
-  EXPECT_TRUE(eventually(5, [&] { return exec("cat /sandbox/n").out != first; })) << "the loop goes on";
+  EXPECT_TRUE(eventually(20, [&] { return exec("cat /sandbox/n").out != first; })) << "the loop goes on";
   EXPECT_EQ(std::get<boundary::Attached>(attached).snapshot.processes.size(), 2u) << "main and the loop kept their ids";
 }
 
@@ -294,7 +294,7 @@ TEST_F(SandboxProcess, RT_47_ExpiryEndsEverythingWithExitCode7) {  // FB-16
   ASSERT_NO_FATAL_FAILURE(start());
   const auto begin = std::chrono::steady_clock::now();
   client.reset();
-  EXPECT_EQ(exit_code(10), 7);
+  EXPECT_EQ(exit_code(30), 7);
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds{400});
 }
 
@@ -305,7 +305,7 @@ TEST_F(SandboxProcess, TerminateBoundaryAnswersWhenNothingIsLeftThenExits) {
   auto call = client->open(request);
   ASSERT_TRUE(call->response());
   EXPECT_EQ(message(client->ask(boundary::TerminateBoundary{})), "boundary_terminated");
-  EXPECT_EQ(exit_code(10), 0);
+  EXPECT_EQ(exit_code(30), 0);
 }
 
 TEST_F(SandboxProcess, RT_25_WrongBearerCertificateOrOrderIsRefused) {
@@ -336,7 +336,7 @@ TEST_F(SandboxProcess, SecondStartFindsNoBootstrap) {
 TEST_F(SandboxProcess, IdentityThatDiffersIsExit4) {  // RT-76
   bootstrap.workload_identity.uid = kUid + 1;
   launch();
-  EXPECT_EQ(exit_code(10), 4);
+  EXPECT_EQ(exit_code(30), 4);
 }
 
 }  // namespace

@@ -229,7 +229,7 @@ TEST_F(WithSandbox, StartExecAllowedDeniedAndAPolicyChange) {  // NET-17  // NET
   gateway_.set_policy(policy_for({first.port(), second.port()}), 2);
   ASSERT_TRUE(gateway_.nudge("n1"));
   EXPECT_TRUE(gateway_.wait_for_status(2, v1::POLICY_STATUS_LOADED));
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds{1});
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds{8}) << "by the nudge, not by the poll after 10 s";
   const auto now_allowed = gateway_.exec("curl -sS " + url(second.port(), "/tools.json"), "");
   EXPECT_EQ(now_allowed.out, "got none\n") << now_allowed.err;
 }

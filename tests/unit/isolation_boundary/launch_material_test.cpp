@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 namespace openshell::boundary {
@@ -127,10 +129,9 @@ TEST(LaunchMaterial, WhatIsWrongIsNamedAndRefused) {
 }
 
 TEST(LaunchMaterial, FileRules) {
-  const std::string dir = ::testing::TempDir() + "launch_material";
-  ::mkdir(dir.c_str(), 0700);
+  std::string dir = ::testing::TempDir() + "launch_material-XXXXXX";  // another run may be under way
+  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
   const std::string path = dir + "/file";
-  ::unlink(path.c_str());
   EXPECT_EQ(read_launch_file(path).status().code(), absl::StatusCode::kNotFound);
   std::ofstream(path) << "{}";
   ::chmod(path.c_str(), 0400);
@@ -139,7 +140,6 @@ TEST(LaunchMaterial, FileRules) {
   EXPECT_FALSE(read_launch_file(path).ok()) << "writable by the group";
   ::chmod(path.c_str(), 0600);
   const std::string link = dir + "/link";
-  ::unlink(link.c_str());
   ASSERT_EQ(::symlink(path.c_str(), link.c_str()), 0);
   EXPECT_FALSE(read_launch_file(link).ok());
   EXPECT_FALSE(read_launch_file(dir).ok());
@@ -147,6 +147,7 @@ TEST(LaunchMaterial, FileRules) {
   EXPECT_TRUE(read_launch_file(path).ok());
   std::ofstream(path) << std::string(kMaxLaunchFileBytes + 1, 'x');
   EXPECT_FALSE(read_launch_file(path).ok());
+  std::filesystem::remove_all(dir);
 }
 
 }  // namespace

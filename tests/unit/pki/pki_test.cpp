@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -254,12 +255,12 @@ TEST(Certificates, LeafForAnExistingKeyIsQuick) {
   const auto ca = authority();
   const auto key = PrivateKey::generate(KeyKind::kP256).value();
   constexpr int kRounds = 200;
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = std::clock();  // of this process: a busy machine does not count
   for (int i = 0; i < kRounds; ++i) ASSERT_TRUE(ca.issue(server_profile("h" + std::to_string(i) + ".test"), key).ok());
-  const auto each = (std::chrono::steady_clock::now() - start) / kRounds;
-  RecordProperty("leaf_us", static_cast<int>(std::chrono::duration_cast<std::chrono::microseconds>(each).count()));
-  std::printf("leaf: %ld us\n", static_cast<long>(std::chrono::duration_cast<std::chrono::microseconds>(each).count()));
-  EXPECT_LT(each, std::chrono::milliseconds{5});
+  const auto each_us = static_cast<int>((std::clock() - start) * (1'000'000 / CLOCKS_PER_SEC) / kRounds);
+  RecordProperty("leaf_us", each_us);
+  std::printf("leaf: %d us\n", each_us);
+  EXPECT_LT(each_us, 5'000);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ class FakePeer final : public ChannelPeer {
   /// Waits until `what` holds, 10 s at most.
   bool wait(const std::function<bool(const FakePeer&)>& what) {
     std::unique_lock lock{mutex_};
-    return changed_.wait_for(lock, std::chrono::seconds{10}, [&] { return what(*this); });
+    return changed_.wait_for(lock, std::chrono::seconds{30}, [&] { return what(*this); });
   }
 
   std::string input_;
@@ -142,7 +142,7 @@ class FakeWorkload final : public SshWorkload {
   /// A client hears of the success before the server asks for the process: so the caller says how many it waits for, for 5 s.
   std::vector<ProcessRequest> requests(std::size_t at_least = 0) {
     std::unique_lock lock{mutex_};
-    asked_.wait_for(lock, std::chrono::seconds{5}, [&] { return requests_.size() >= at_least; });
+    asked_.wait_for(lock, std::chrono::seconds{30}, [&] { return requests_.size() >= at_least; });
     return requests_;
   }
   std::vector<std::string> targets() {
