@@ -31,6 +31,7 @@ inline absl::Status to_absl(const grpc::Status& status) {
 /// A message with no bytes ends the peer's direction, since a server cannot end its own without ending the call; the end of the call with
 /// OK means the same. This side ends its direction with WritesDone. Any other end of the call is an error of the stream, never an end of
 /// bytes. One read of gRPC is asked for at a time, and only when the owner reads, so that HTTP/2 flow control is what slows the peer.
+/// Letting go of it cancels the call, except where both directions have ended.
 template <class Message, class Traits>
 class GrpcByteStream final : public egress::ByteStream {
  public:
@@ -43,7 +44,7 @@ class GrpcByteStream final : public egress::ByteStream {
     return std::shared_ptr<GrpcByteStream>{new GrpcByteStream{std::move(call)}};
   }
 
-  ~GrpcByteStream() override { call_->release(); }
+  ~GrpcByteStream() override { call_->let_go(); }
 
   void read(ReadDone done) override { call_->read(std::move(done)); }
   void write(std::string bytes, WriteDone done) override { call_->write(std::move(bytes), std::move(done)); }
@@ -119,6 +120,21 @@ class GrpcByteStream final : public egress::ByteStream {
       if (drop_hold) this->RemoveHold();
       if (read_done) read_done(absl::AbortedError("the stream was reset"));
       if (write_done) write_done(absl::AbortedError("the stream was reset"));
+    }
+
+    /// The owner is gone. A call that both sides have ended in order is left to end by itself: a cancellation would overtake the last
+    /// bytes.
+    void let_go() {
+      std::unique_lock lock{mutex_};
+      const bool in_order = writes_done_ && end_of_input_ && !protocol_error_ && !write_done_ && !first_in_flight_;
+      if (released_ || !in_order) {
+        lock.unlock();
+        return release();
+      }
+      const bool drop_hold = !std::exchange(hold_dropped_, true);
+      const auto keep = self_;
+      lock.unlock();
+      if (drop_hold) this->RemoveHold();
     }
 
     void OnReadDone(bool ok) override {
