@@ -1,5 +1,6 @@
 // Judging the requests of one connection.
 #include <algorithm>
+#include <array>
 
 #include "policy/matcher.hpp"
 #include "policy/rules.hpp"
@@ -20,7 +21,61 @@ bool blocked_addresses_equal(const Endpoint* a, const Endpoint* b) {
   return (a != nullptr ? a->allowed_ips : kNone) == (b != nullptr ? b->allowed_ips : kNone);
 }
 
+// What an endpoint of this protocol cannot be judged without.
+bool lacks_content(const Request& request, const Endpoint& endpoint) {
+  switch (endpoint.protocol) {
+    case Protocol::graphql:
+      return request.graphql == nullptr;
+    case Protocol::json_rpc:
+    case Protocol::mcp:
+      return request.jsonrpc == nullptr;
+    case Protocol::websocket:
+      return endpoint.graphql_messages && request.graphql == nullptr && request.method == "WEBSOCKET_TEXT";
+    default:
+      return false;
+  }
+}
+
+// One of four fixed texts: nothing that the caller sent stands in them.
+std::string_view mcp_text(const JsonRpcContent& call, bool denied) {
+  if (denied) return "MCP method or tool blocked by a deny rule; review deny_rules of the endpoint";
+  if (call.classification == McpMethod::extension) {
+    return "MCP extension method has no exact allow rule; review rules of the endpoint, which have to name it exactly";
+  }
+  if (call.tool) return "MCP tool call has no matching allow rule; review tool in the rules of the endpoint";
+  return "MCP core method not permitted by policy; review rules of the endpoint";
+}
+
+// What the client and the log are told. `endpoint` is the deciding one, null where no candidate covers the path.
+std::string refusal_text(const Request& request, const Endpoint* endpoint, bool denied) {
+  if (request.graphql != nullptr) {
+    if (!request.graphql->error.empty()) return text::cat("GraphQL request rejected: ", request.graphql->error);
+    if (endpoint != nullptr && !endpoint->rules->all_registered(*request.graphql)) return "GraphQL persisted query is not registered";
+    if (!request.graphql->operations.empty()) {
+      return denied ? "GraphQL operation blocked by endpoint policy" : "GraphQL operation not permitted by policy";
+    }
+  }
+  if (request.jsonrpc != nullptr && endpoint != nullptr) {
+    const JsonRpcContent& call = *request.jsonrpc;
+    if (call.has_response && endpoint->protocol == Protocol::json_rpc) {
+      return "JSON-RPC response frames are not permitted from client to server";
+    }
+    const bool parsed = request.method == "POST" && !call.has_response && (!call.error || call.error->empty());
+    if (parsed && endpoint->protocol == Protocol::mcp && call.classification != McpMethod::none) {
+      return std::string{mcp_text(call, denied)};
+    }
+  }
+  return text::cat(request.method, " ", request.path, denied ? " blocked by deny rule" : " not permitted by policy");
+}
+
 }  // namespace
+
+std::string_view to_string(Field field) {
+  constexpr std::array<std::string_view, 13> kNames{"",     "host",  "port",           "binary",         "endpoint.path", "method",
+                                                    "path", "query", "operation_type", "operation_name", "fields",        "persisted_query",
+                                                    "tool"};
+  return kNames.at(static_cast<std::size_t>(field));
+}
 
 const Endpoint* Connection::deciding_for(std::string_view canonical_path) const {
   const Endpoint* best = nullptr;
@@ -43,9 +98,9 @@ RequestDecision Connection::request(const Request& request) const {
     return out;
   }
   out.endpoint = deciding_for(request.path);
-  const auto refusal = [&](std::string_view how) { return text::cat(request.method, " ", request.path, how); };
   if (out.endpoint == nullptr) {
-    out.reason = refusal(" not permitted by policy");
+    out.reason = refusal_text(request, nullptr, false);
+    out.miss = nearest(request, nullptr);
     return out;
   }
   out.protocol = out.endpoint->protocol;
@@ -53,35 +108,72 @@ RequestDecision Connection::request(const Request& request) const {
     out.verdict = Verdict::allow;
     return out;
   }
-  if (out.protocol != Protocol::rest) {
+  if (lacks_content(request, *out.endpoint)) {
     out.verdict = Verdict::unsupported;
-    out.reason = text::cat("protocol ", to_string(out.protocol), " is not inspected by this version");
+    out.reason = text::cat("the content of the request is not known, which protocol ", to_string(out.protocol), " needs");
     return out;
   }
-  const Verdict refused = out.endpoint->enforcement == Enforcement::enforce ? Verdict::deny : Verdict::audit;
+  const bool denied = find_denial(request, out);
+  if (!denied && find_allowance(request, out)) return out;
+  out.verdict = out.endpoint->enforcement == Enforcement::enforce ? Verdict::deny : Verdict::audit;
+  out.reason = refusal_text(request, out.endpoint, denied);
+  if (!out.deny_rule) out.miss = nearest(request, out.endpoint);
+  return out;
+}
+
+RequestDecision Connection::requests(Request request, std::span<const JsonRpcContent> contents) const {
+  RequestDecision out;
+  if (contents.empty()) out.reason = "request denied by policy";
+  for (const auto& content : contents) {
+    request.jsonrpc = &content;
+    out = this->request(request);
+    if (out.verdict != Verdict::allow) break;
+  }
+  return out;
+}
+
+// A deny rule of any endpoint counts, and what a protocol refuses by itself.
+bool Connection::find_denial(const Request& request, RequestDecision& out) const {
   for (const Endpoint* endpoint : endpoints_) {
     if (!is_inspected(endpoint->protocol) || !endpoint->covers_path(request.path)) continue;
-    const HttpRule* rule = endpoint->rules->denying(request);
-    if (rule == nullptr) continue;
-    out.verdict = refused;
+    const RuleHit hit = endpoint->rules->denying(request);
+    if (!hit.hit || (hit.rule < 0 && !endpoint->inspects())) continue;
     out.rule_endpoint = endpoint;
-    out.rule = rule->index;
-    out.deny_rule = true;
-    out.reason = refusal(" blocked by deny rule");
-    return out;
+    out.rule = hit.rule;
+    out.deny_rule = hit.rule >= 0;
+    return true;
   }
+  return false;
+}
+
+// Endpoints of the deciding one's protocol add up; another's rules speak another vocabulary.
+bool Connection::find_allowance(const Request& request, RequestDecision& out) const {
   for (const Endpoint* endpoint : endpoints_) {
     if (endpoint->protocol != out.protocol || !endpoint->inspects() || !endpoint->covers_path(request.path)) continue;
-    const HttpRule* rule = endpoint->rules->allowing(request);
-    if (rule == nullptr) continue;
+    const RuleHit hit = endpoint->rules->allowing(request);
+    if (!hit.hit) continue;
     out.verdict = Verdict::allow;
     out.rule_endpoint = endpoint;
-    out.rule = rule->index;
-    return out;
+    out.rule = hit.rule;
+    return true;
   }
-  out.verdict = refused;
-  out.reason = refusal(" not permitted by policy");
-  return out;
+  return false;
+}
+
+Miss Connection::nearest(const Request& request, const Endpoint* deciding_endpoint) const {
+  Miss best;
+  for (const Endpoint* endpoint : endpoints_) {
+    if (!endpoint->inspects()) continue;
+    if (!endpoint->covers_path(request.path)) {
+      if (best.endpoint == nullptr) best = {endpoint, -1, Field::endpoint_path, {}, 0};
+      continue;
+    }
+    if (deciding_endpoint == nullptr || endpoint->protocol != deciding_endpoint->protocol) continue;
+    Miss one = endpoint->rules->nearest(request);
+    one.endpoint = endpoint;
+    if (best.endpoint == nullptr || one.field > best.field) best = one;
+  }
+  return best;
 }
 
 bool Connection::may_allow_encoded_slash() const noexcept {
@@ -101,9 +193,9 @@ bool Connection::same_handling(const Connection& next) const {
   if (exact_declared_host != next.exact_declared_host || !blocked_addresses_equal(deciding, next.deciding)) return false;
   if (inspection != Inspection::requests) return true;
   const auto handling = [](const Connection& c) {
-    std::vector<std::string_view> out;
+    std::vector<std::string> out;
     for (const Endpoint* endpoint : c.endpoints_) {
-      if (endpoint->carries_metadata) out.push_back(endpoint->rules->handling);
+      if (endpoint->carries_metadata) out.push_back(handling_of(*endpoint->source));
     }
     std::sort(out.begin(), out.end());
     out.erase(std::unique(out.begin(), out.end()), out.end());

@@ -47,6 +47,8 @@ bool Glob::matches(std::string_view text) const {
       return text == prefix_;
     case Form::prefix:
       return text.starts_with(prefix_);
+    case Form::segments:
+      return text.starts_with(prefix_) && by_segments(text);
     case Form::path_suffix:
       return text.ends_with(suffix_) || text == std::string_view{suffix_}.substr(1);
     case Form::any_suffix:
@@ -78,10 +80,45 @@ bool Glob::run(std::string_view text) const {
   return std::any_of(s.now.begin(), s.now.end(), [this](std::uint32_t at) { return states_[at].accepting; });
 }
 
+// A `**` takes as few segments as the rest allows, and one more whenever the rest does not fit.
+bool Glob::by_segments(std::string_view text) const {
+  constexpr std::size_t kNone = SIZE_MAX;
+  const auto end_of = [text](std::size_t begin) { return std::min(text.find('/', begin), text.size()); };
+  std::size_t part = 0, begin = 0;                // next of the pattern, next of the text; beyond the text: nothing is left of it
+  std::size_t recursive = kNone, taken_from = 0;  // the last `**`, and where what it did not take begins
+  while (begin <= text.size()) {
+    const bool more = part < segments_.size();
+    if (more && segments_[part].kind == Segment::Kind::recursive) {
+      if (part + 1 == segments_.size()) return true;
+      recursive = part++;
+      taken_from = begin;
+      continue;
+    }
+    const std::size_t end = end_of(begin);
+    const auto segment = text.substr(begin, end - begin);
+    if (more && (segments_[part].kind == Segment::Kind::star ? !segment.empty() : segments_[part].text == segment)) {
+      ++part;
+      begin = end + 1;
+      continue;
+    }
+    if (recursive == kNone) return false;
+    taken_from = end_of(taken_from) + 1;
+    begin = taken_from;
+    part = recursive + 1;
+  }
+  // A `**` that is not the last may stand for nothing.
+  while (part + 1 < segments_.size() && segments_[part].kind == Segment::Kind::recursive) ++part;
+  return part == segments_.size();
+}
+
 bool Glob::overlap(const Glob& a, const Glob& b) {
   if (a.matches_everything() || b.matches_everything()) return true;
   if (a.is_literal()) return b.matches(a.prefix_);
   if (b.is_literal()) return a.matches(b.prefix_);
+  if (a.states_.empty() || b.states_.empty()) {
+    Glob left = a, right = b;
+    return !build_automaton(left).ok() || !build_automaton(right).ok() || overlap(left, right);
+  }
   const std::size_t common = std::min(a.prefix_.size(), b.prefix_.size());
   if (std::string_view{a.prefix_}.substr(0, common) != std::string_view{b.prefix_}.substr(0, common)) return false;
   // Both automata at once: a pair of states is reachable when some text leads there.

@@ -1,7 +1,8 @@
-// The patterns of a policy: request paths, binaries, dotted names and hosts, compiled to a small automaton each.
+// The patterns of a policy: request paths, binaries, dotted names and hosts, compiled to a small automaton each, or to something simpler
+// where the pattern is simple.
 //
-// An automaton, not backtracking: a match costs time linear in the text whatever the pattern, and two patterns can be asked whether any
-// text matches both (overlapping endpoints). Immutable after compile, any thread.
+// An automaton, not backtracking over bytes: a match costs time linear in the text whatever the pattern, and two patterns can be asked
+// whether any text matches both (overlapping endpoints). Immutable after compile, any thread.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -51,6 +52,8 @@ class Glob {
   [[nodiscard]] bool matches(std::string_view text) const;
   [[nodiscard]] bool matches_everything() const noexcept { return form_ == Form::everything; }
   [[nodiscard]] bool is_literal() const noexcept { return form_ == Form::literal; }
+  /// Text that every match begins with; of a literal all of it.
+  [[nodiscard]] std::string_view beginning() const noexcept { return prefix_; }
   /// Of a path pattern; (0, 0) for one that matches everything.
   [[nodiscard]] PathRank rank() const noexcept { return rank_; }
 
@@ -58,7 +61,11 @@ class Glob {
   [[nodiscard]] static bool overlap(const Glob& a, const Glob& b);
 
  private:
-  enum class Form : std::uint8_t { everything, literal, prefix, path_suffix, label_suffix, any_suffix, automaton };
+  enum class Form : std::uint8_t { everything, literal, prefix, segments, path_suffix, label_suffix, any_suffix, automaton };
+  struct Segment {
+    enum class Kind : std::uint8_t { literal, star, recursive } kind = Kind::literal;
+    std::string text;
+  };
   using ByteSet = std::array<std::uint64_t, 4>;
   struct Edge {
     std::uint32_t set;
@@ -71,12 +78,18 @@ class Glob {
   };
   friend class GlobCompiler;
   [[nodiscard]] bool run(std::string_view text) const;
+  [[nodiscard]] bool by_segments(std::string_view text) const;
+  /// For questions that need one where matching does not.
+  static absl::Status build_automaton(Glob& glob);
 
   Form form_ = Form::everything;
+  GlobKind kind_ = GlobKind::path;
   PathRank rank_;
   std::string prefix_;  ///< Every match begins with it.
   std::string
       suffix_;  ///< The three suffix forms (`**/curl`, `*.x.test`, `**.x.test`): what every match ends in, decided without the automaton.
+  std::vector<Segment> segments_;  ///< `/v1/*/items/**`: matched segment by segment.
+  std::string pattern_;            ///< As written, where no automaton was built.
   std::vector<State> states_;
   std::vector<Edge> edges_;
   std::vector<ByteSet> sets_;

@@ -32,23 +32,34 @@ class GlobCompiler {
   absl::StatusOr<Glob> compile(std::string_view pattern) {
     if (pattern.size() > kMaxGlobBytes) return absl::InvalidArgumentError(cat("is longer than ", kMaxGlobBytes, " bytes"));
     if (is_path() && (pattern.empty() || pattern == "**" || pattern == "/**")) return Glob{};
-    Glob glob;
     if (kind_ == GlobKind::binary && pattern.find('*') == std::string_view::npos) return literal_glob(std::string{pattern});
     if (kind_ == GlobKind::dotted && pattern == "**") return Glob{};
-    const absl::Status status = is_segmented() ? build_segments(pattern) : build_flat(pattern);
-    if (!status.ok()) return status;
-    if (states_.size() > kMaxGlobStates) return absl::InvalidArgumentError("is invalid: it is too complex");
+    // The commonest patterns are matched without an automaton, so none is built for them.
+    dry_ = true;
+    if (auto status = build(pattern); !status.ok()) return status;
+    Glob glob;
+    glob.kind_ = kind_;
     glob.rank_ = {literal_segments_, characters_};
-    if (!wildcard_) {
-      Glob plain = literal_glob(prefix_);
-      plain.rank_ = glob.rank_;
-      return plain;
-    }
     glob.prefix_ = prefix_;
-    glob.form_ = prefix_only_ ? Glob::Form::prefix : Glob::Form::automaton;
+    if (!wildcard_) {
+      glob.form_ = Glob::Form::literal;
+      return glob;
+    }
+    glob.form_ = prefix_only_ ? Glob::Form::prefix : is_segmented() && whole_segments_ ? Glob::Form::segments : Glob::Form::automaton;
+    if (glob.form_ == Glob::Form::segments) glob.segments_ = std::move(segments_);
     find_suffix_form(pattern, glob);
-    if (!fold(glob)) return absl::InvalidArgumentError("is invalid: it is too complex");
+    if (glob.form_ != Glob::Form::automaton) {
+      glob.pattern_ = pattern;
+      return glob;
+    }
+    if (const auto status = GlobCompiler{kind_}.add_automaton(pattern, glob); !status.ok()) return status;
     return glob;
+  }
+
+  absl::Status add_automaton(std::string_view pattern, Glob& glob) {
+    if (const auto status = build(pattern); !status.ok()) return status;
+    if (states_.size() > kMaxGlobStates || !fold(glob)) return absl::InvalidArgumentError("is invalid: it is too complex");
+    return absl::OkStatus();
   }
 
  private:
@@ -59,6 +70,8 @@ class GlobCompiler {
     std::vector<Edge> edges;
     std::vector<std::uint32_t> empty;
   };
+
+  absl::Status build(std::string_view pattern) { return is_segmented() ? build_segments(pattern) : build_flat(pattern); }
 
   [[nodiscard]] bool is_path() const { return reader_.is_path(); }
   [[nodiscard]] bool is_segmented() const { return reader_.is_segmented(); }
@@ -90,11 +103,15 @@ class GlobCompiler {
   // ------------------------------------------------------------------------------------------------------------------------------------
 
   std::uint32_t state() {
+    if (dry_) return 0;
     states_.emplace_back();
     return static_cast<std::uint32_t>(states_.size() - 1);
   }
-  void skip(std::uint32_t from, std::uint32_t to) { states_[from].empty.push_back(to); }
+  void skip(std::uint32_t from, std::uint32_t to) {
+    if (!dry_) states_[from].empty.push_back(to);
+  }
   void edge(std::uint32_t from, const ByteSet& set, std::uint32_t to) {
+    if (dry_) return;
     auto [found, fresh] = set_ids_.try_emplace(set, static_cast<std::uint32_t>(sets_.size()));
     if (fresh) sets_.push_back(set);
     states_[from].edges.push_back({found->second, to});
@@ -198,7 +215,7 @@ class GlobCompiler {
 
   // `tokens` from one state to the other; with `nonempty` only texts of at least one byte.
   void sequence(const Tokens& parts, std::uint32_t from, std::uint32_t to, bool nonempty) {
-    if (states_.size() > kMaxGlobStates) return;  // refused afterwards
+    if (dry_ || states_.size() > kMaxGlobStates) return;  // refused afterwards
     if (parts.empty()) {
       if (!nonempty) skip(from, to);
       return;
@@ -231,6 +248,7 @@ class GlobCompiler {
           characters_ += 1;
           continue;
         }
+        segments_.push_back({Glob::Segment::Kind::recursive, {}});
         const auto loop = state();
         skip(at, loop);
         ByteSet everything;
@@ -256,6 +274,9 @@ class GlobCompiler {
       if (!parts.ok()) return parts.status();
       const bool plain = parts->empty() || (parts->size() == 1 && parts->front().kind == Token::Kind::literal);
       const std::string spelled = parts->empty() ? "" : parts->front().literal;
+      const bool star = parts->size() == 1 && parts->front().kind == Token::Kind::star;
+      whole_segments_ = whole_segments_ && (plain || star);
+      segments_.push_back({plain ? Glob::Segment::Kind::literal : Glob::Segment::Kind::star, spelled});
       if (is_path() && plain) {
         if (const auto status = refuse_dots(spelled); !status.ok()) return status;
       }
@@ -404,6 +425,9 @@ class GlobCompiler {
   std::uint32_t start_ = 0;
   std::uint32_t end_ = 0;
   std::string prefix_;
+  std::vector<Glob::Segment> segments_;
+  bool dry_ = false;            ///< Nothing is built, the pattern is only read.
+  bool whole_segments_ = true;  ///< Every segment is plain, `*` or `**`.
   bool wildcard_ = false;
   bool prefix_only_ = false;
   std::uint32_t literal_segments_ = 0;
@@ -411,5 +435,11 @@ class GlobCompiler {
 };
 
 absl::StatusOr<Glob> Glob::compile(std::string_view pattern, GlobKind kind) { return GlobCompiler{kind}.compile(pattern); }
+
+absl::Status Glob::build_automaton(Glob& glob) {
+  if (!glob.states_.empty()) return absl::OkStatus();
+  const std::string pattern = glob.pattern_;
+  return GlobCompiler{glob.kind_}.add_automaton(pattern, glob);
+}
 
 }  // namespace openshell::policy

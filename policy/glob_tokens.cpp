@@ -61,6 +61,37 @@ bool nullable(const Token& token) {
   }
 }
 
+std::string canonical_path_pattern(std::string_view pattern) {
+  std::string out;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    auto byte = static_cast<unsigned char>(pattern[i]);
+    if (byte == '[') {
+      const auto close = std::min(pattern.find(']', i), pattern.size() - 1);
+      out += pattern.substr(i, close - i + 1);
+      i = close;
+      continue;
+    }
+    if (std::string_view{"*?{},/"}.find(pattern[i]) != std::string_view::npos) {
+      out += pattern[i];
+      continue;
+    }
+    bool escaped = false;
+    if (byte == '%' && i + 2 < pattern.size()) {
+      byte = static_cast<unsigned char>(hex_digit(pattern[i + 1]) * 16 + hex_digit(pattern[i + 2]));
+      escaped = true;
+      i += 2;
+    }
+    if (escaped && (byte == '*' || byte == ',')) {  // literal in a path, syntax here
+      out += byte == '*' ? "[*]" : "[,]";
+    } else if (stays_literal(byte)) {
+      out += static_cast<char>(byte);
+    } else {
+      append_triplet(out, byte);
+    }
+  }
+  return out;
+}
+
 absl::Status invalid_pattern(std::string_view why) { return absl::InvalidArgumentError(cat("is invalid: ", why)); }
 
 absl::StatusOr<Tokens> TokenReader::read(std::string_view text) {

@@ -59,6 +59,10 @@ class TokenReader {
   GlobKind kind_;
 };
 
+/// A path pattern that compiles, with every literal run in the spelling in which paths are compared (`/a b` becomes `/a%20b`); wildcards,
+/// classes and braces as written.
+[[nodiscard]] std::string canonical_path_pattern(std::string_view pattern);
+
 /// `is invalid: WHY`.
 [[nodiscard]] absl::Status invalid_pattern(std::string_view why);
 

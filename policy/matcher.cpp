@@ -1,14 +1,15 @@
 #include "policy/matcher.hpp"
 
 #include <absl/container/flat_hash_map.h>
-#include <absl/container/flat_hash_set.h>
 #include <arpa/inet.h>
 
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <tuple>
 
+#include "policy/evaluator_input.hpp"
+#include "policy/host_index.hpp"
+#include "policy/normalize.hpp"
 #include "policy/rank.hpp"
 #include "policy/rules.hpp"
 #include "policy/text.hpp"
@@ -22,44 +23,56 @@ using text::cat;
 
 absl::string_view key_of(std::string_view view) { return {view.data(), view.size()}; }
 
-// The programs that a rule admits.
+// The programs that a rule admits: plain paths by the number that the matcher gave them, and patterns.
 struct Binaries {
-  std::vector<std::string> few;           // up to kFew plain paths
-  absl::flat_hash_set<std::string> many;  // otherwise
+  std::vector<std::uint32_t> plain;  // sorted
   std::vector<Glob> globs;
-  static constexpr std::size_t kFew = 8;
+};
 
-  [[nodiscard]] bool admits_path(std::string_view path) const {
-    if (path.empty()) return false;
-    if (many.empty()) {
-      if (std::find(few.begin(), few.end(), path) != few.end()) return true;
-    } else if (many.contains(key_of(path))) {
-      return true;
+constexpr std::uint32_t kUnknownBinary = UINT32_MAX;
+
+// One program and its ancestors while a connection is decided. Their numbers are looked up when a rule first asks.
+class Caller {
+ public:
+  Caller(const BinaryIdentity& identity, const absl::flat_hash_map<std::string, std::uint32_t>& numbers)
+      : identity_{identity}, numbers_{numbers} {}
+
+  [[nodiscard]] bool admitted_by(const Binaries& binaries) {
+    return admits(binaries, 0) || (!identity_.ancestors.empty() && ancestor_admitted(binaries));
+  }
+
+ private:
+  [[nodiscard]] std::string_view path(std::size_t i) const {
+    return i == 0 ? identity_.path : std::string_view{identity_.ancestors[i - 1]};
+  }
+  [[nodiscard]] std::uint32_t number(std::size_t i) {
+    while (known_.size() <= i) {
+      const auto found = numbers_.find(key_of(path(known_.size())));
+      known_.push_back(found == numbers_.end() ? kUnknownBinary : found->second);
     }
-    return std::any_of(globs.begin(), globs.end(), [path](const Glob& glob) { return glob.matches(path); });
+    return known_[i];
   }
-  [[nodiscard]] bool admits(const BinaryIdentity& binary) const {
-    return admits_path(binary.path) ||
-           std::any_of(binary.ancestors.begin(), binary.ancestors.end(), [this](const std::string& path) { return admits_path(path); });
+  [[nodiscard]] bool admits(const Binaries& binaries, std::size_t i) {
+    if (path(i).empty()) return false;
+    if (!binaries.plain.empty() && std::binary_search(binaries.plain.begin(), binaries.plain.end(), number(i))) return true;
+    return std::any_of(binaries.globs.begin(), binaries.globs.end(), [&](const Glob& glob) { return glob.matches(path(i)); });
   }
+  [[nodiscard]] bool ancestor_admitted(const Binaries& binaries) {
+    for (std::size_t i = 1; i <= identity_.ancestors.size(); ++i) {
+      if (admits(binaries, i)) return true;
+    }
+    return false;
+  }
+
+  const BinaryIdentity& identity_;
+  const absl::flat_hash_map<std::string, std::uint32_t>& numbers_;
+  absl::InlinedVector<std::uint32_t, 32> known_;
 };
 
 struct Rule {
   std::string_view key;
   Binaries binaries;
 };
-
-struct HostPattern {
-  Glob glob;
-  std::vector<std::uint32_t> endpoints;
-};
-
-// The part of a host pattern after its last label with a wildcard: every host that it admits ends in it.
-std::string_view literal_suffix(std::string_view pattern) {
-  const auto star = pattern.rfind('*');
-  const auto dot = pattern.find('.', star);
-  return dot == std::string_view::npos ? std::string_view{} : pattern.substr(dot + 1);
-}
 
 // An IP literal as inet_ntop writes it (RFC 5952); empty when `host` is none.
 std::string canonical_literal(const std::string& host) {
@@ -86,29 +99,25 @@ struct Matcher::Tables {
   std::vector<std::uint32_t> rule_of;  // endpoint -> rule
   std::deque<std::string> texts;       // hosts in compared form
   std::deque<RuleSet> rule_sets;
-  absl::flat_hash_map<std::string, std::vector<std::uint32_t>> exact;
-  absl::flat_hash_map<std::string, std::vector<HostPattern>> patterns;  // by literal suffix
-  std::vector<std::uint32_t> hostless;
+  absl::flat_hash_map<std::string, std::uint32_t> binary_numbers;
+  HostIndex hosts;
+  HostEntry hostless;
 
   absl::Status compile();
   absl::Status add_rule(const std::string& key, const pb::NetworkPolicyRule& rule);
+  absl::StatusOr<Binaries> make_binaries(const pb::NetworkPolicyRule& rule);
   absl::StatusOr<Endpoint> make_endpoint(const std::string& key, const pb::NetworkPolicyRule& rule, int index);
   void assign_ranks();
   absl::Status build_index();
 
+  /// Calls `use(const HostEntry&)` with everything that admits `host`.
   template <class Use>
-  void for_each_pattern(std::string_view host, Use&& use) const {
-    if (patterns.empty()) return;
-    std::string_view suffix = host;
-    while (true) {
-      if (const auto found = patterns.find(key_of(suffix)); found != patterns.end()) {
-        for (const HostPattern& pattern : found->second) {
-          if (pattern.glob.matches(host)) use(pattern);
-        }
-      }
-      if (suffix.empty()) return;
-      const auto dot = suffix.find('.');
-      suffix = dot == std::string_view::npos ? std::string_view{} : suffix.substr(dot + 1);
+  void for_each_entry(std::string_view host, Use&& use) const {
+    if (const auto* entry = hosts.exact(host)) use(*entry);
+    if (is_literal(host)) {
+      use(hostless);
+    } else if (!is_host_alias(host)) {
+      hosts.patterns(host, use);
     }
   }
 };
@@ -138,6 +147,14 @@ std::string Endpoint::id() const { return cat(policy, "#", index); }
 
 // --- compiling
 // -----------------------------------------------------------------------------------------------------------------------------------------
+
+// Bytes of a body that is read before the request is judged.
+std::uint32_t body_limit(const pb::NetworkEndpoint& endpoint, Protocol protocol) {
+  const auto or_default = [](std::uint32_t bytes) { return bytes == 0 ? kDefaultBodyLimit : bytes; };
+  if (protocol == Protocol::graphql) return or_default(endpoint.graphql_max_body_bytes());
+  if (protocol == Protocol::json_rpc || protocol == Protocol::mcp) return or_default(endpoint.json_rpc_max_body_bytes());
+  return 0;
+}
 
 absl::StatusOr<Endpoint> Matcher::Tables::make_endpoint(const std::string& key, const pb::NetworkPolicyRule& rule, int index) {
   const auto& source = rule.endpoints(index);
@@ -178,6 +195,9 @@ absl::StatusOr<Endpoint> Matcher::Tables::make_endpoint(const std::string& key, 
   endpoint.allow_encoded_slash = source.allow_encoded_slash();
   endpoint.request_body_credential_rewrite = source.request_body_credential_rewrite();
   endpoint.websocket_credential_rewrite = source.websocket_credential_rewrite();
+  endpoint.graphql_messages = *protocol == Protocol::websocket && has_graphql_policy(source);
+  endpoint.mcp_strict_tool_names = !source.mcp().has_strict_tool_names() || source.mcp().strict_tool_names();
+  endpoint.body_limit = body_limit(source, *protocol);
   for (const auto& entry : source.allowed_ips()) {
     auto block = parse_address_block(entry);
     if (!block.ok()) return block.status();
@@ -191,14 +211,17 @@ absl::StatusOr<Endpoint> Matcher::Tables::make_endpoint(const std::string& key, 
   return endpoint;
 }
 
-absl::Status Matcher::Tables::add_rule(const std::string& key, const pb::NetworkPolicyRule& rule) {
-  Rule compiled{key, {}};
-  std::vector<std::string> plain;
+absl::StatusOr<Binaries> Matcher::Tables::make_binaries(const pb::NetworkPolicyRule& rule) {
+  Binaries out;
+  const auto plain = [&](const std::string& path) {
+    const auto next = static_cast<std::uint32_t>(binary_numbers.size());
+    out.plain.push_back(binary_numbers.try_emplace(path, next).first->second);
+  };
   for (const auto& binary : rule.binaries()) {
     if (binary.path().find('*') == std::string::npos) {
-      plain.push_back(binary.path());
+      plain(binary.path());
       for (const auto& [written, target] : options.symlink_targets) {
-        if (written == binary.path()) plain.push_back(target);
+        if (written == binary.path()) plain(target);
       }
       continue;
     }
@@ -206,13 +229,15 @@ absl::Status Matcher::Tables::add_rule(const std::string& key, const pb::Network
     if (!glob.ok()) {
       return absl::InvalidArgumentError(cat("binary pattern '", binary.path(), "' ", std::string{glob.status().message()}));
     }
-    compiled.binaries.globs.push_back(*std::move(glob));
+    out.globs.push_back(*std::move(glob));
   }
-  if (plain.size() > Binaries::kFew) {
-    compiled.binaries.many.insert(plain.begin(), plain.end());
-  } else {
-    compiled.binaries.few = std::move(plain);
-  }
+  std::sort(out.plain.begin(), out.plain.end());
+  return out;
+}
+
+absl::Status Matcher::Tables::add_rule(const std::string& key, const pb::NetworkPolicyRule& rule) {
+  auto binaries = make_binaries(rule);
+  if (!binaries.ok()) return binaries.status();
   for (int i = 0; i < rule.endpoints_size(); ++i) {
     auto endpoint = make_endpoint(key, rule, i);
     if (!endpoint.ok()) {
@@ -220,19 +245,22 @@ absl::Status Matcher::Tables::add_rule(const std::string& key, const pb::Network
     }
     endpoints.push_back(*std::move(endpoint));
   }
-  rules.push_back(std::move(compiled));
+  rules.push_back({key, *std::move(binaries)});
   return absl::OkStatus();
 }
 
 // Dense integers from 1 in the order of the keys, equal keys equal.
 template <class Key, class Assign>
 void number_by(std::vector<Endpoint>& endpoints, Key&& key, Assign&& assign) {
-  using KeyType = decltype(key(endpoints.front()));
-  std::map<KeyType, std::uint32_t> ranks;
-  for (const Endpoint& endpoint : endpoints) ranks.emplace(key(endpoint), 0);
-  std::uint32_t next = 0;
-  for (auto& [unused, rank] : ranks) rank = ++next;
-  for (Endpoint& endpoint : endpoints) assign(endpoint, ranks.at(key(endpoint)));
+  std::vector<std::pair<decltype(key(endpoints.front())), Endpoint*>> order;
+  order.reserve(endpoints.size());
+  for (Endpoint& endpoint : endpoints) order.emplace_back(key(endpoint), &endpoint);
+  std::sort(order.begin(), order.end());
+  std::uint32_t rank = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || order[i - 1].first < order[i].first) ++rank;
+    assign(*order[i].second, rank);
+  }
 }
 
 void Matcher::Tables::assign_ranks() {
@@ -250,45 +278,34 @@ void Matcher::Tables::assign_ranks() {
 }
 
 absl::Status Matcher::Tables::build_index() {
-  absl::flat_hash_map<std::string, std::uint32_t> rule_numbers;
-  for (std::uint32_t i = 0; i < rules.size(); ++i) rule_numbers.emplace(std::string{rules[i].key}, i);
-  absl::flat_hash_map<std::string, std::pair<std::string, std::size_t>> known;  // pattern -> where it stands
+  absl::flat_hash_map<absl::string_view, std::uint32_t> rule_numbers;
+  for (std::uint32_t i = 0; i < rules.size(); ++i) rule_numbers.emplace(key_of(rules[i].key), i);
+  rule_of.reserve(endpoints.size());
   for (std::uint32_t i = 0; i < endpoints.size(); ++i) {
     const Endpoint& endpoint = endpoints[i];
     rule_of.push_back(rule_numbers.at(key_of(endpoint.policy)));
     if (endpoint.host.empty()) {
-      if (!endpoint.allowed_ips.empty()) hostless.push_back(i);
+      if (!endpoint.allowed_ips.empty()) hostless.add(endpoint.ports, i);
     } else if (endpoint.exact_host) {
-      exact[key_of(endpoint.host)].push_back(i);
-    } else {
-      const std::string host{endpoint.host};
-      auto at = known.find(host);
-      if (at == known.end()) {
-        auto glob = Glob::compile(host, GlobKind::host);
-        if (!glob.ok()) {
-          return absl::InvalidArgumentError(
-              cat("network policy '", endpoint.policy, "': host pattern '", host, "' ", std::string{glob.status().message()}));
-        }
-        auto& list = patterns[std::string{literal_suffix(host)}];
-        at = known.emplace(host, std::make_pair(std::string{literal_suffix(host)}, list.size())).first;
-        list.push_back({*std::move(glob), {}});
-      }
-      patterns.at(at->second.first)[at->second.second].endpoints.push_back(i);
+      hosts.add_exact(endpoint.host, endpoint.ports, i);
+    } else if (const auto status = hosts.add_pattern(endpoint.host, endpoint.ports, i); !status.ok()) {
+      return absl::InvalidArgumentError(
+          cat("network policy '", endpoint.policy, "': host pattern '", endpoint.host, "' ", std::string{status.message()}));
     }
   }
+  hosts.finish();
+  hostless.finish();
   return absl::OkStatus();
 }
 
 absl::Status Matcher::Tables::compile() {
-  const std::map<std::string_view, const pb::NetworkPolicyRule*> ordered = [this] {
-    std::map<std::string_view, const pb::NetworkPolicyRule*> out;
-    for (const auto& [key, rule] : policy.network_policies()) out.emplace(key, &rule);
-    return out;
-  }();
-  for (const auto& [key, rule] : ordered) {
-    const auto& stored = *policy.network_policies().find(std::string{key});
-    if (const auto status = add_rule(stored.first, *rule); !status.ok()) {
-      return absl::InvalidArgumentError(cat("network policy '", key, "': ", std::string{status.message()}));
+  std::vector<const google::protobuf::MapPair<std::string, pb::NetworkPolicyRule>*> ordered;
+  ordered.reserve(policy.network_policies().size());
+  for (const auto& entry : policy.network_policies()) ordered.push_back(&entry);
+  std::sort(ordered.begin(), ordered.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+  for (const auto* entry : ordered) {
+    if (const auto status = add_rule(entry->first, entry->second); !status.ok()) {
+      return absl::InvalidArgumentError(cat("network policy '", entry->first, "': ", std::string{status.message()}));
     }
   }
   assign_ranks();
@@ -313,44 +330,30 @@ Connection Matcher::connect(const Destination& destination) const {
   Connection out;
   out.matcher_ = shared_from_this();
   const Tables& t = *tables_;
-  if (destination.host.empty() || destination.host.find('\0') != std::string_view::npos) {
-    out.reason = destination.host.empty() ? "invalid input: network.host is empty" : "invalid input: network.host contains NUL";
-    return out;
-  }
-  if (destination.port == 0) {
-    out.reason = "invalid input: network.port";
+  if (const auto fault = input_fault(destination); !fault.empty()) {
+    out.reason = cat("invalid input: ", fault);
     return out;
   }
   // A rule is asked about the program once, however many of its endpoints admit the destination.
+  Caller caller{destination.binary, t.binary_numbers};
   std::uint32_t asked_rule = UINT32_MAX;
   bool asked_answer = false;
   std::uint32_t first_rule = UINT32_MAX;
   const auto consider = [&](std::uint32_t i) {
     const Endpoint& endpoint = t.endpoints[i];
-    if (std::find(endpoint.ports.begin(), endpoint.ports.end(), destination.port) == endpoint.ports.end()) return;
     const std::uint32_t rule = t.rule_of[i];
     if (rule != asked_rule) {
       asked_rule = rule;
-      asked_answer = !t.options.require_binary_identity || t.rules[rule].binaries.admits(destination.binary);
+      asked_answer = !t.options.require_binary_identity || caller.admitted_by(t.rules[rule].binaries);
     }
     if (!asked_answer) return;
     out.endpoints_.push_back(&endpoint);
     first_rule = std::min(first_rule, rule);
     if (endpoint.exact_host && !endpoint.advisor_proposed) out.exact_declared_host = true;
   };
-  if (const auto found = t.exact.find(key_of(destination.host)); found != t.exact.end()) {
-    for (const auto i : found->second) consider(i);
-  }
-  if (is_literal(destination.host)) {
-    for (const auto i : t.hostless) consider(i);
-  } else if (!is_host_alias(destination.host)) {
-    t.for_each_pattern(destination.host, [&](const HostPattern& pattern) {
-      for (const auto i : pattern.endpoints) consider(i);
-    });
-  }
+  t.for_each_entry(destination.host, [&](const HostEntry& entry) { entry.on_port(destination.port, consider); });
   if (out.endpoints_.empty()) {
-    out.exact_declared_host = false;
-    out.reason = deny_reason(destination, &out.unknown_endpoint);
+    explain_denial(destination, out);
     return out;
   }
   // All endpoints stand in one array in the order of deciding, so order by address is that order.
@@ -371,69 +374,61 @@ Connection Matcher::connect(const Destination& destination) const {
   return out;
 }
 
-std::string Matcher::deny_reason(const Destination& destination, bool* unknown_endpoint) const {
+void Matcher::explain_denial(const Destination& destination, Connection& out) const {
   const Tables& t = *tables_;
-  *unknown_endpoint = true;
-  if (t.rules.empty()) return "network connections not allowed by policy";
+  out.unknown_endpoint = true;
+  if (t.rules.empty()) {
+    out.reason = "network connections not allowed by policy";
+    return;
+  }
   std::vector<std::uint32_t> refusing;  // rules that name the endpoint but not the program
-  const auto consider = [&](std::uint32_t i) {
-    const auto& ports = t.endpoints[i].ports;
-    if (std::find(ports.begin(), ports.end(), destination.port) != ports.end()) refusing.push_back(t.rule_of[i]);
-  };
-  if (const auto found = t.exact.find(key_of(destination.host)); found != t.exact.end()) {
-    for (const auto i : found->second) consider(i);
-  }
-  if (is_literal(destination.host)) {
-    for (const auto i : t.hostless) consider(i);
-  } else if (!is_host_alias(destination.host)) {
-    t.for_each_pattern(destination.host, [&](const HostPattern& pattern) {
-      for (const auto i : pattern.endpoints) consider(i);
+  out.miss.field = Field::host;
+  t.for_each_entry(destination.host, [&](const HostEntry& entry) {
+    entry.on_port(destination.port, [&](std::uint32_t i) {
+      if (out.miss.field != Field::binary || &t.endpoints[i] < out.miss.endpoint) out.miss = {&t.endpoints[i], -1, Field::binary, {}, 0};
+      refusing.push_back(t.rule_of[i]);
     });
+    if (out.miss.field == Field::host && !entry.all.empty()) out.miss = {&t.endpoints[entry.all.front()], -1, Field::port, {}, 0};
+  });
+  if (refusing.empty()) {
+    out.reason = cat("endpoint ", destination.host, ":", destination.port, " is not allowed by any policy");
+    return;
   }
-  if (refusing.empty()) return cat("endpoint ", destination.host, ":", destination.port, " is not allowed by any policy");
-  *unknown_endpoint = false;
+  out.unknown_endpoint = false;
   std::sort(refusing.begin(), refusing.end());
   refusing.erase(std::unique(refusing.begin(), refusing.end()), refusing.end());
   const auto joined = [](std::span<const std::string> items, std::string_view separator) {
     return text::join(std::vector<std::string>(items.begin(), items.end()), separator);
   };
-  std::string reason;
   for (const auto rule : refusing) {
-    if (!reason.empty()) reason += "; ";
-    reason += cat("binary '", destination.binary.path, "' not allowed in policy '", t.rules[rule].key, "' (ancestors: [",
-                  joined(destination.binary.ancestors, " -> "), "], cmdline: [", joined(destination.binary.cmdline_paths, ", "),
-                  "]). SYMLINK HINT: the path above is the executable as the kernel resolved it; a rule has to name that path, "
-                  "'readlink -f' shows it");
+    if (!out.reason.empty()) out.reason += "; ";
+    out.reason += cat("binary '", destination.binary.path, "' not allowed in policy '", t.rules[rule].key, "' (ancestors: [",
+                      joined(destination.binary.ancestors, " -> "), "], cmdline: [", joined(destination.binary.cmdline_paths, ", "),
+                      "]). SYMLINK HINT: the path above is the executable as the kernel resolved it; a rule has to name that path, "
+                      "'readlink -f' shows it");
   }
-  return reason;
 }
 
 bool Matcher::knows_host(std::string_view host) const {
   if (host.empty() || is_literal(host)) return false;
-  if (tables_->exact.contains(key_of(host))) return true;
-  if (is_host_alias(host)) return false;
   bool known = false;
-  tables_->for_each_pattern(host, [&](const HostPattern&) { known = true; });
+  tables_->for_each_entry(host, [&](const HostEntry&) { known = true; });
   return known;
 }
 
 std::vector<const Endpoint*> Matcher::endpoints_for(std::string_view host) const {
   std::vector<const Endpoint*> out;
   if (host.empty() || is_literal(host)) return out;
-  if (const auto found = tables_->exact.find(key_of(host)); found != tables_->exact.end()) {
-    for (const auto i : found->second) out.push_back(&tables_->endpoints[i]);
-  }
-  if (!is_host_alias(host)) {
-    tables_->for_each_pattern(host, [&](const HostPattern& pattern) {
-      for (const auto i : pattern.endpoints) out.push_back(&tables_->endpoints[i]);
-    });
-  }
+  tables_->for_each_entry(host, [&](const HostEntry& entry) {
+    for (const auto i : entry.all) out.push_back(&tables_->endpoints[i]);
+  });
   std::sort(out.begin(), out.end());
   return out;
 }
 
 bool Matcher::has_rules() const noexcept { return !tables_->endpoints.empty(); }
 const pb::SandboxPolicy& Matcher::policy() const noexcept { return tables_->policy; }
+const MatcherOptions& Matcher::options() const noexcept { return tables_->options; }
 std::span<const Endpoint> Matcher::all_endpoints() const noexcept { return tables_->endpoints; }
 
 }  // namespace openshell::policy

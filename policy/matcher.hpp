@@ -30,7 +30,7 @@ namespace openshell::policy {
 
 class Matcher;
 class Connection;
-struct RuleSet;  // compiled request rules of one endpoint (matcher.cpp)
+struct RuleSet;  // compiled request rules of one endpoint (rules.hpp)
 
 enum class Protocol : std::uint8_t { none, tcp, sql, rest, websocket, graphql, json_rpc, mcp };
 [[nodiscard]] std::string_view to_string(Protocol protocol);
@@ -79,6 +79,9 @@ struct Endpoint {
   bool allow_encoded_slash = false;
   bool request_body_credential_rewrite = false;
   bool websocket_credential_rewrite = false;
+  bool graphql_messages = false;          ///< websocket: text messages are GraphQL and judged by their operations.
+  bool mcp_strict_tool_names = true;      ///< mcp: tool names are checked before any rule.
+  std::uint32_t body_limit = 0;           ///< Bytes of a body that is read to be judged (graphql, json-rpc, mcp); 0: none is.
   std::uint32_t connection_rank = 0;      ///< Larger decides the connection (host, port, owner); dense from 1, equal specificity is equal.
   std::uint32_t request_rank = 0;         ///< Larger decides a request (the path counts too).
   std::vector<AddressBlock> allowed_ips;  ///< Non-empty: every resolved address must lie inside.
@@ -111,20 +114,48 @@ struct Destination {
 
 using QueryParameter = std::pair<std::string, std::string>;  ///< Decoded name and value, in order of the URL.
 
-/// One inspected HTTP request. Borrowed for the call.
+/// One inspected HTTP request or WebSocket message. Borrowed for the call.
 struct Request {
-  std::string_view method;  ///< As sent.
-  std::string_view path;    ///< Canonical form, no query.
+  std::string_view method;  ///< As sent; `WEBSOCKET_TEXT` for a text message.
+  std::string_view path;    ///< Canonical form, no query; of a message: that of its upgrade.
   std::span<const QueryParameter> query;
-  const GraphqlContent* graphql = nullptr;  ///< where the message was read as GraphQL
-  const JsonRpcContent* jsonrpc = nullptr;  ///< where it was read as JSON-RPC or MCP: one call of it
+  const GraphqlContent* graphql = nullptr;  ///< Of a GraphQL request or message.
+  const JsonRpcContent* jsonrpc = nullptr;  ///< Of a request to a json-rpc or mcp endpoint: one call of it.
+};
+
+/// What of a rule is compared, in the order of comparing.
+enum class Field : std::uint8_t {
+  none,
+  host,
+  port,
+  binary,
+  endpoint_path,  ///< the endpoint's own `path`
+  method,         ///< of HTTP, JSON-RPC or MCP
+  path,
+  query,
+  operation_type,
+  operation_name,
+  fields,
+  persisted_query,  ///< not in the registry
+  tool
+};
+/// The name by which a policy author knows it: `endpoint.path`, `operation_type`.
+[[nodiscard]] std::string_view to_string(Field field);
+
+/// Why nothing allowed it: the allow rule that came furthest, and the first field of it that did not fit.
+struct Miss {
+  const Endpoint* endpoint = nullptr;  ///< Null: no rule has even the host.
+  int rule = -1;                       ///< Index in `rules` (presets in their order); -1: the endpoint itself did not fit, or has no rule.
+  Field field = Field::none;
+  std::string_view name;      ///< query: the parameter.
+  std::size_t operation = 0;  ///< GraphQL: which operation of the request.
 };
 
 enum class Verdict : std::uint8_t {
   allow,
   audit,  ///< The rules refuse it, the deciding endpoint only audits: log and forward.
   deny,
-  unsupported  ///< The deciding endpoint's protocol has no request matching in this build: refuse, whatever the enforcement.
+  unsupported  ///< The deciding endpoint needs the content of the request and got none: refuse, whatever the enforcement.
 };
 
 struct RequestDecision {
@@ -136,6 +167,7 @@ struct RequestDecision {
   int rule = -1;                            ///< Index in `rules` (allow; access presets count in their order) or `deny_rules`, -1: none.
   bool deny_rule = false;                   ///< `rule` is a deny rule.
   std::string reason;                       ///< Empty when allowed.
+  Miss miss;                                ///< Refused because no rule allows it; else empty.
 
   [[nodiscard]] bool forwards() const noexcept { return verdict == Verdict::allow || verdict == Verdict::audit; }
 };
@@ -153,12 +185,16 @@ class Connection {
   const Endpoint* deciding = nullptr;  ///< Supplies tls, raw or not, allowed_ips. Null: only plain L4 endpoints matched.
   std::string reason;                  ///< Why it was denied; empty when allowed.
   bool unknown_endpoint = false;       ///< Denied because no rule of any binary names host and port (else: the binary is not listed).
+  Miss miss;                           ///< Of a denied one: host, port or binary.
 
   /// Every admitting endpoint of the matching rules, by connection_rank (largest first), then rule key, then index. Plain L4 endpoints come
   /// last.
   [[nodiscard]] std::span<const Endpoint* const> endpoints() const noexcept { return endpoints_; }
   /// Judges one request of an allowed, inspected connection. On any other connection: deny (raw) or allow (passthrough).
   [[nodiscard]] RequestDecision request(const Request& request) const;
+  /// The same for a request that asks several things, `request` once with each of them (a JSON-RPC batch): the first refusal, else the last
+  /// answer.
+  [[nodiscard]] RequestDecision requests(Request request, std::span<const JsonRpcContent> contents) const;
   /// The endpoint that decides a request with this path, before anything else of the request is looked at (its allow_encoded_slash is
   /// needed for that).
   [[nodiscard]] const Endpoint* deciding_for(std::string_view canonical_path) const;
@@ -174,6 +210,9 @@ class Connection {
 
  private:
   friend class Matcher;
+  bool find_denial(const Request& request, RequestDecision& out) const;
+  bool find_allowance(const Request& request, RequestDecision& out) const;
+  [[nodiscard]] Miss nearest(const Request& request, const Endpoint* deciding_endpoint) const;
   std::shared_ptr<const Matcher> matcher_;
   absl::InlinedVector<const Endpoint*, 6> endpoints_;
 };
@@ -204,12 +243,13 @@ class Matcher : public std::enable_shared_from_this<Matcher> {
   /// False: the policy grants no destination at all.
   [[nodiscard]] bool has_rules() const noexcept;
   [[nodiscard]] const pb::SandboxPolicy& policy() const noexcept;
+  [[nodiscard]] const MatcherOptions& options() const noexcept;
   [[nodiscard]] std::span<const Endpoint> all_endpoints() const noexcept;
 
  private:
   struct Tables;
   explicit Matcher(std::unique_ptr<Tables> tables);
-  [[nodiscard]] std::string deny_reason(const Destination& destination, bool* unknown_endpoint) const;
+  void explain_denial(const Destination& destination, Connection& out) const;
   std::unique_ptr<Tables> tables_;
   friend class Connection;
 };

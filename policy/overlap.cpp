@@ -21,7 +21,8 @@ struct Side {
   int index = 0;
   const pb::NetworkEndpoint* endpoint = nullptr;
   std::string host;
-  std::string suffix;  // of a pattern: what follows its last wildcard
+  std::string suffix;           // of a pattern: what follows its last wildcard
+  std::string reversed_suffix;  // the same from the right
   Specificity place;
   std::set<std::uint32_t> ports;
   Glob host_glob;
@@ -49,6 +50,7 @@ Side make_side(const std::string& key, int index, const pb::NetworkEndpoint& end
   side.host = text::lower(endpoint.host());
   const auto star = side.host.rfind('*');
   side.suffix = star == std::string::npos ? side.host : side.host.substr(star + 1);
+  side.reversed_suffix.assign(side.suffix.rbegin(), side.suffix.rend());
   side.place = specificity(endpoint);
   for (const auto port : endpoint.ports()) {
     if (port != 0) side.ports.insert(port);
@@ -234,12 +236,8 @@ class AmbiguityCheck {
           .push_back(i);
       if (side.endpoint->advisor_proposed()) proposed.push_back(i);
     }
-    for (const auto& [place, members] : groups) {
-      for (std::size_t i = 0; i < members.size(); ++i) {
-        for (std::size_t j = i + 1; j < members.size(); ++j) {
-          if (!consider(members[i], members[j])) return;
-        }
-      }
+    for (auto& [place, members] : groups) {
+      if (!compare_within(members)) return;
     }
     for (const auto i : proposed) {
       for (std::size_t j = 0; j < sides_.size(); ++j) {
@@ -251,6 +249,21 @@ class AmbiguityCheck {
   }
 
  private:
+  // Patterns meet only where what follows the last wildcard of one ends that of the other. Sorted by it from the right, those stand side by
+  // side.
+  bool compare_within(std::vector<std::size_t>& members) {
+    std::sort(members.begin(), members.end(), [this](std::size_t i, std::size_t j) {
+      return std::tie(sides_[i].reversed_suffix, i) < std::tie(sides_[j].reversed_suffix, j);
+    });
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      for (std::size_t j = i + 1; j < members.size(); ++j) {
+        if (!sides_[members[j]].reversed_suffix.starts_with(sides_[members[i]].reversed_suffix)) break;
+        if (!consider(std::min(members[i], members[j]), std::max(members[i], members[j]))) return false;
+      }
+    }
+    return true;
+  }
+
   // False: too much to look at; an error stands for the rest.
   bool consider(std::size_t i, std::size_t j) {
     if (++pairs_ > kMaxOverlapPairs) {

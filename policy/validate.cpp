@@ -14,6 +14,9 @@ namespace {
 
 using text::cat;
 
+// Endpoints of one host beyond which nobody is told about prefixes that none of them covers: all would be compared with all.
+constexpr std::size_t kMaxPrefixNeighbours = 64;
+
 bool valid_identity(std::string_view value) {
   if (value == "sandbox") return true;
   if (value.empty() || value.find_first_not_of("0123456789") != std::string_view::npos) return false;
@@ -83,6 +86,14 @@ void check_static_sections(const pb::SandboxPolicy& policy, Diagnostics& out) {
   check_paths(filesystem.read_write(), true, out);
 }
 
+// The key stands in a header of refusals, so it must not end the line there.
+void check_rule_key(const std::string& key, Diagnostics& out) {
+  const bool bad = std::any_of(key.begin(), key.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  if (!bad) return;
+  out.error(cat("network_policies.", key), cat("network policy key '", shorten(key, 64), "' holds a control character"),
+            "name it with letters", "control character in a rule key");
+}
+
 void check_binaries(const std::string& key, const pb::NetworkPolicyRule& rule, Diagnostics& out) {
   for (int i = 0; i < rule.binaries_size(); ++i) {
     const std::string& path = rule.binaries(i).path();
@@ -110,6 +121,36 @@ void check_binaries(const std::string& key, const pb::NetworkPolicyRule& rule, D
   }
 }
 
+// `/v1/**` does not cover `/v1` itself, which surprises: said where no other endpoint of the host does.
+void warn_of_bare_prefixes(const std::map<std::string_view, const pb::NetworkPolicyRule*>& rules, Diagnostics& out) {
+  struct Place {
+    std::string_view key;
+    int index = 0;
+    const pb::NetworkEndpoint* endpoint = nullptr;
+  };
+  std::map<std::string, std::vector<Place>> hosts;
+  for (const auto& [key, rule] : rules) {
+    for (int i = 0; i < rule->endpoints_size(); ++i) hosts[text::lower(rule->endpoints(i).host())].push_back({key, i, &rule->endpoints(i)});
+  }
+  for (const auto& [host, places] : hosts) {
+    for (const auto& place : places) {
+      const std::string& path = place.endpoint->path();
+      if (path.size() <= 3 || !path.ends_with("/**")) continue;
+      const auto prefix = std::string_view{path}.substr(0, path.size() - 3);
+      const auto covers = [&](const Place& other) {
+        if (other.endpoint->protocol().empty()) return false;
+        const auto glob = Glob::compile(other.endpoint->path(), GlobKind::path_encoded_slash);
+        return glob.ok() && glob->matches(prefix);
+      };
+      if (places.size() > kMaxPrefixNeighbours || std::any_of(places.begin(), places.end(), covers)) continue;
+      const std::string loc = cat(place.key, ".endpoints[", place.index, "]");
+      out.warning(cat("network_policies.", loc, ".path"),
+                  cat(loc, ".path: '", shorten(path, 256), "' does not cover ", shorten(prefix, 256), " itself, nor does another endpoint"),
+                  "add an endpoint for it where it is used");
+    }
+  }
+}
+
 }  // namespace
 
 std::string EndpointPlace::path() const { return cat("network_policies.", loc()); }
@@ -121,6 +162,7 @@ Diagnostics validate(const pb::SandboxPolicy& policy) {
   std::map<std::string_view, const pb::NetworkPolicyRule*> rules;
   for (const auto& [key, rule] : policy.network_policies()) rules.emplace(key, &rule);
   for (const auto& [key, rule] : rules) {
+    check_rule_key(std::string{key}, out);
     for (int i = 0; i < rule->endpoints_size(); ++i) {
       const EndpointPlace place{std::string{key}, rule->name().empty() ? std::string{key} : rule->name(), i};
       const auto& endpoint = rule->endpoints(i);
@@ -130,6 +172,7 @@ Diagnostics validate(const pb::SandboxPolicy& policy) {
     }
     check_binaries(std::string{key}, *rule, out);
   }
+  warn_of_bare_prefixes(rules, out);
   check_middlewares(policy, out);
   return out;
 }

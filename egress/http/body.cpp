@@ -106,12 +106,13 @@ absl::Status ChunkedReader::trailer_line() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::size_t> ChunkedReader::consume(std::string_view bytes) {
+absl::StatusOr<std::size_t> ChunkedReader::consume(std::string_view bytes, std::string* data) {
   std::size_t used = 0;
   while (used < bytes.size() && state_ != State::kDone) {
     const auto rest = bytes.substr(used);
     if (state_ == State::kData) {
       const auto step = static_cast<std::size_t>(std::min<std::uint64_t>(left_, rest.size()));
+      if (data != nullptr) data->append(rest.substr(0, step));
       used += step;
       left_ -= step;
       if (left_ == 0) state_ = State::kDataEnd;

@@ -33,7 +33,8 @@ class ChunkedReader {
   explicit ChunkedReader(Side side) : side_{side} {}
 
   /// How many leading bytes of `bytes` belong to this body. Fewer than given: the body is complete and the rest is the next message.
-  absl::StatusOr<std::size_t> consume(std::string_view bytes);
+  /// `data` not null: what the chunks carry is appended to it.
+  absl::StatusOr<std::size_t> consume(std::string_view bytes, std::string* data = nullptr);
   [[nodiscard]] bool done() const noexcept { return state_ == State::kDone; }
 
  private:

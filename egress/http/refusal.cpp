@@ -88,6 +88,14 @@ std::string refused(int status, std::string_view code, std::string_view detail, 
   return render(status, body, policy, !policy.empty());
 }
 
+std::string refused_l7(const L7Refusal& refusal) {
+  const json::object body{{"error", view(refusal.code)},        {"detail", view(refusal.detail)},
+                          {"policy", view(refusal.policy)},     {"layer", "l7"},
+                          {"protocol", view(refusal.protocol)}, {"method", view(refusal.method)},
+                          {"path", view(refusal.path)},         {"denial_id", view(refusal.denial_id.str())}};
+  return render(refusal.status, body, refusal.policy, true);
+}
+
 std::string refused_with_message(int status, std::string_view code, std::string_view message, const DenialId& denial_id) {
   json::object body{{"error", view(code)}, {"message", view(message)}};
   if (!denial_id.empty()) body["denial_id"] = view(denial_id.str());

@@ -27,7 +27,20 @@ std::string policy_denied(const PolicyDenial& denial);
 std::string refused(int status, std::string_view code, std::string_view detail, const DenialId& denial_id = {},
                     std::string_view policy = {});
 
-/// The same with the key "message", as authority and credential refusals have it.
+/// A request that is refused for its form, whatever the rules say: names layer, protocol and request, and holds no rule_missing.
+struct L7Refusal {
+  int status = 400;
+  std::string_view code;
+  std::string_view detail;
+  std::string_view policy;
+  std::string_view protocol;
+  std::string_view method;
+  std::string_view path;  ///< redacted, without query
+  DenialId denial_id;
+};
+std::string refused_l7(const L7Refusal& refusal);
+
+/// The same as `refused` with the key "message", as authority and credential refusals have it.
 std::string refused_with_message(int status, std::string_view code, std::string_view message, const DenialId& denial_id);
 
 }  // namespace openshell::egress::http

@@ -160,14 +160,16 @@ std::optional<RequestRefusal> refuse_upgrades(RequestContext& context) {
   return std::nullopt;
 }
 
-/// Method, path and query against the rules of the policy.
+/// Method, path, query and content against the rules of the policy.
 std::optional<RequestRefusal> apply_rules(RequestContext& context) {
   Relay& relay = context.relay;
-  context.decision = relay.connection.request({context.head.method, context.shown_path, context.query});
+  context.decision = judge_request(relay.connection, {context.head.method, context.shown_path, context.query}, context.content.get());
+  if (context.decision.protocol == policy::Protocol::websocket && !context.websocket_upgrade) {
+    return unsupported(context, "websocket endpoint requires a valid WebSocket upgrade request");
+  }
   if (context.decision.forwards()) return std::nullopt;
   if (context.decision.verdict == policy::Verdict::unsupported) {
-    return unsupported(context, fmt::format("protocol {} is not supported by this version; the endpoint is refused",
-                                            to_string(context.decision.protocol)));
+    return unsupported(context, context.decision.reason);
   }
   RequestRefusal out;
   out.denial_id = DenialId{new_uuid()};
@@ -177,7 +179,7 @@ std::optional<RequestRefusal> apply_rules(RequestContext& context) {
       http::policy_denied({rule != nullptr ? rule->policy : relay.connection.policy, "l7", out.reason, context.head.method,
                            context.shown_path, relay.host, relay.port, relay.binary, out.denial_id, relay.generation->agent_proposals});
   out.detail = "policy_denied";
-  out.rule_type = "l7";
+  out.rule_type = rule_type_of(context);
   out.group = "l7_policy";
   out.result = EndpointResult::kPolicyDenied;
   return out;
@@ -242,26 +244,39 @@ std::optional<RequestRefusal> prepare_head(RequestContext& context) {
   return std::nullopt;
 }
 
-constexpr std::array<RequestStage, 8> kRequestStages = {{
+constexpr std::array<RequestStage, 9> kRequestStages = {{
     {"method", &check_method},
     {"authority", &check_authority},
     {"target", &canonicalise},
     {"framing", &frame_body},
     {"upgrades", &refuse_upgrades},
+    {"content", &read_content},
     {"rules", &apply_rules},
     {"credentials", &resolve_credentials},
     {"head", &prepare_head},
 }};
 
+/// Stages before `content`.
+constexpr std::size_t kHeadStages = 5;
+static_assert(kRequestStages[kHeadStages].run == &read_content);
+
+std::optional<RequestRefusal> run_stages(std::span<const RequestStage> stages, RequestContext& context) {
+  for (const auto& stage : stages) {
+    if (auto refusal = stage.run(context)) return refusal;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::span<const RequestStage> request_stages() { return kRequestStages; }
 
+std::optional<RequestRefusal> decide_head(RequestContext& context) {
+  return run_stages(std::span{kRequestStages}.first(kHeadStages), context);
+}
+
 std::optional<RequestRefusal> decide_request(RequestContext& context) {
-  for (const auto& stage : kRequestStages) {
-    if (auto refusal = stage.run(context)) return refusal;
-  }
-  return std::nullopt;
+  return run_stages(std::span{kRequestStages}.subspan(kHeadStages), context);
 }
 
 RequestRefusal malformed_request(const absl::Status& why) {

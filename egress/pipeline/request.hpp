@@ -2,6 +2,7 @@
 // Nothing waits between the first stage and the write that follows the last, so one generation and one set of credentials serve them all.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "egress/http/body.hpp"
 #include "egress/http/head.hpp"
 #include "egress/http/target.hpp"
+#include "egress/pipeline/content.hpp"
 #include "egress/relay/relay.hpp"
 #include "policy/matcher.hpp"
 
@@ -30,6 +32,8 @@ struct RequestContext {
   bool names_host = false;         ///< the client said whom it means (Host or absolute form)
   bool close_after = false;        ///< the client wants no further exchange
   UsedCredentials used;
+  std::string body;                               ///< where body_to_judge asked for it: whole, without chunks
+  std::shared_ptr<const RequestContent> content;  ///< graphql, json-rpc and mcp
 };
 
 /// A request that is answered here and goes nowhere. The connection ends with the answer.
@@ -52,7 +56,9 @@ struct RequestStage {
 /// The stages in their order.
 std::span<const RequestStage> request_stages();
 
-/// nullopt: `context.head` may be written upstream, now.
+/// The stages that need the head alone. nullopt: go on with the body, if body_to_judge asks for it, and decide_request.
+std::optional<RequestRefusal> decide_head(RequestContext& context);
+/// The other stages. nullopt: `context.head` may be written upstream, now.
 std::optional<RequestRefusal> decide_request(RequestContext& context);
 
 /// For a head that does not parse.

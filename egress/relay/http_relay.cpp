@@ -7,6 +7,7 @@
 #include "egress/http/body.hpp"
 #include "egress/http/refusal.hpp"
 #include "egress/pipeline/request.hpp"
+#include "egress/relay/judged_body.hpp"
 #include "egress/relay/relay.hpp"
 
 namespace openshell::egress {
@@ -105,8 +106,7 @@ void log_request(const RequestContext& context, Disposition disposition, std::st
   event.denial_id = id;
   event.rule_type = rule_type;
   event.status_detail = detail;
-  event.message = fmt::format("L7_REQUEST {} {} {}:{}{} reason={}", decision, context.head.method, relay.host, relay.port.value,
-                              context.shown_path, reason);
+  event.message = content_log_line(context, decision, reason);
   event.fields["credentials_injected"] = context.used.any() ? "true" : "false";
   relay.core.events->emit(std::move(event));
 }
@@ -244,12 +244,12 @@ void log_allowed(const RequestContext& context) {
   const bool audit = context.decision.verdict == policy::Verdict::audit;
   const auto decision = context.websocket_upgrade ? "allow_upgrade" : audit ? "audit" : "allow";
   log_request(context, audit ? Disposition::kAudit : Disposition::kAllowed, decision, context.decision.reason, {}, Severity::kInformational,
-              "l7", "");
+              rule_type_of(context), "");
   relay.count(false, "l7_policy");
 }
 
 OpenExchange pin(const RequestContext& context) {
-  OpenExchange out{context.head.method, context.shown_path, context.query, {}};
+  OpenExchange out{context.head.method, context.shown_path, context.query, {}, context.content};
   for (const auto& key : context.used.keys) out.credentials.emplace_back(key, context.relay.generation->credentials->identity(key));
   return out;
 }
@@ -258,7 +258,9 @@ OpenExchange pin(const RequestContext& context) {
 Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context, Side client, Side upstream) {
   relay->exchange = pin(context);
   relay->wait_at_most(relay->core.options.waits.response);
-  const auto sent = co_await upstream.stream.write(http::write_head(context.head));
+  relay->core.counters.bytes_up.fetch_add(context.body.size(), std::memory_order_relaxed);
+  std::string bytes = http::write_head(context.head) + context.body;
+  const auto sent = co_await upstream.stream.write(std::move(bytes));
   // Said while upstream works on it.
   log_allowed(context);
   if (!sent.ok()) co_return ExchangeEnd::kAbort;
@@ -302,20 +304,42 @@ Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context
   co_return end;
 }
 
+/// The stages behind the head, after as much of the body as they need. Closes the relay where the client broke off.
+Task<std::optional<RequestRefusal>> read_body_and_decide(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client,
+                                                         RequestContext& context) {
+  if (const auto limit = body_to_judge(context)) {
+    auto body = co_await read_judged_body(relay, client, from_client, context.head, context.framing, *limit);
+    if (!body.ok() && absl::IsUnavailable(body.status())) {
+      relay->close();
+      co_return std::nullopt;
+    }
+    if (!body.ok() && absl::IsInvalidArgument(body.status())) {
+      co_return malformed_request(absl::InvalidArgumentError("chunked request body is malformed"));
+    }
+    if (!body.ok()) co_return body_too_large(context, *limit);
+    context.body = std::move(*body);
+    context.framing = {};
+    declare_length(context.head, context.body.size());
+  }
+  co_return decide_request(context);
+}
+
 Task<void> http_loop(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream,
                      bool tls) {
   // A connection on its way to its end has bounds of its own.
   const auto forget = [&relay] { relay->wait_for_ever(); };
   while (true) {
     auto raw = co_await read_head(relay, from_client);
-    RequestContext context{*relay, tls, {}, {}, {}, {}, {}, {}, false, false, false, {}};
+    RequestContext context{*relay, tls, {}, {}, {}, {}, {}, {}, false, false, false, {}, {}, {}};
     std::optional<RequestRefusal> refusal;
     if (!raw.ok() && absl::IsUnavailable(raw.status())) co_return relay->close();
     if (raw.ok() && !*raw) break;
     auto head = raw.ok() ? http::parse_request_head(**raw) : absl::StatusOr<http::RequestHead>{raw.status()};
     if (head.ok()) {
       context.head = std::move(*head);
-      refusal = decide_request(context);
+      refusal = decide_head(context);
+      if (!refusal) refusal = co_await read_body_and_decide(relay, client, from_client, context);
+      if (relay->closed) co_return;
     } else {
       refusal = malformed_request(head.status());
     }

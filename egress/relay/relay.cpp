@@ -9,6 +9,7 @@
 #include "egress/destination/address_rules.hpp"
 #include "egress/http/head.hpp"
 #include "egress/http/refusal.hpp"
+#include "egress/pipeline/content.hpp"
 
 namespace openshell::egress {
 namespace {
@@ -24,6 +25,12 @@ bool addresses_still_good(const Relay& relay, const policy::Connection& next, co
 }
 
 }  // namespace
+
+policy::RequestDecision judge_request(const policy::Connection& connection, policy::Request request, const RequestContent* content) {
+  if (content == nullptr) return connection.request(request);
+  if (content->graphql) request.graphql = &*content->graphql;
+  return content->calls.empty() ? connection.request(request) : connection.requests(request, content->calls);
+}
 
 CredentialScope Relay::scope(std::string_view path) const {
   CredentialScope out{host, port, path, false};
@@ -44,7 +51,7 @@ bool Relay::judge(const std::shared_ptr<const Generation>& next) {
   const auto before = std::exchange(connection, std::move(decision));
   const auto generation_before = std::exchange(generation, next);
   if (!exchange) return true;
-  const auto verdict = connection.request({exchange->method, exchange->path, exchange->query});
+  const auto verdict = judge_request(connection, {exchange->method, exchange->path, exchange->query}, exchange->content.get());
   bool good = verdict.forwards();
   for (const auto& [key, identity] : exchange->credentials) {
     good = good && generation->credentials && generation->credentials->identity(key) == identity &&

@@ -15,12 +15,18 @@
 
 namespace openshell::egress {
 
+struct RequestContent;
+
+/// The decision over a request and what it holds; `content` null: nothing beyond method, path and query.
+policy::RequestDecision judge_request(const policy::Connection& connection, policy::Request request, const RequestContent* content);
+
 /// A request that was let through and whose response is not complete.
 struct OpenExchange {
   std::string method;
   std::string path;  ///< canonical, redacted
   std::vector<policy::QueryParameter> query;
   std::vector<std::pair<std::string, std::string>> credentials;  ///< key and identity
+  std::shared_ptr<const RequestContent> content;
 };
 
 /// I/O thread. Kept alive by its coroutine; registered in Core while it lives.

@@ -16,10 +16,11 @@ import connects
 import control_plane
 import creation
 import memory
+import policy_engine
 import requests_through
 import throughput
 
-THEMES = (control_plane, creation, changes, connects, requests_through, throughput, memory)
+THEMES = (policy_engine, control_plane, creation, changes, connects, requests_through, throughput, memory)
 
 
 def main():
