@@ -55,7 +55,7 @@ class Cure {
  public:
   Cure(const pb::SandboxPolicy& policy, const Question& question) : policy_{policy}, question_{question} {}
 
-  [[nodiscard]] std::string find(const std::vector<Miss>& misses) const {
+  [[nodiscard]] std::string find(const std::vector<NearRule>& misses) const {
     if (is_always_blocked(question_.host)) return {};
     for (const auto& miss : misses) {
       if (miss.near.rule.starts_with(kProviderRulePrefix) || miss.near.field == "deny_rule") continue;
@@ -78,7 +78,7 @@ class Cure {
     auto merged = merge(policy_, operations);
     return merged.ok() && helps(std::move(merged->policy));
   }
-  [[nodiscard]] const pb::NetworkPolicyRule& rule_of(const Miss& miss) const { return policy_.network_policies().at(miss.near.rule); }
+  [[nodiscard]] const pb::NetworkPolicyRule& rule_of(const NearRule& miss) const { return policy_.network_policies().at(miss.near.rule); }
 
   // The rule, the narrowest that admits this request, for protocols with a vocabulary of their own.
   [[nodiscard]] std::optional<std::pair<pb::L7Allow, Document>> narrow_rule(const std::string& protocol) const {
@@ -111,7 +111,7 @@ class Cure {
     return std::pair{allow, shown};
   }
 
-  [[nodiscard]] std::string allow_request(const Miss& miss) const {
+  [[nodiscard]] std::string allow_request(const NearRule& miss) const {
     const auto& endpoint = rule_of(miss).endpoints(miss.endpoint);
     const auto protocol = text::lower(endpoint.protocol());
     if (protocol == "rest" || protocol == "websocket") return append_allow(miss, endpoint);
@@ -126,7 +126,7 @@ class Cure {
     return cat("add to network_policies.", miss.near.rule, ".endpoints[", miss.endpoint, "].rules: ", write_flow_yaml(fragment));
   }
 
-  [[nodiscard]] std::string append_allow(const Miss& miss, const pb::NetworkEndpoint& endpoint) const {
+  [[nodiscard]] std::string append_allow(const NearRule& miss, const pb::NetworkEndpoint& endpoint) const {
     const auto& rule = rule_of(miss);
     openshell::v1::PolicyMergeOperation operation;
     auto& add = *operation.mutable_add_allow_rules();
@@ -149,7 +149,7 @@ class Cure {
                quoted_word(cat(endpoint.host(), ":", port_words(endpoint), ":", allow.method(), ":", allow.path())));
   }
 
-  [[nodiscard]] std::string add_binary(const Miss& miss) const {
+  [[nodiscard]] std::string add_binary(const NearRule& miss) const {
     const auto& rule = rule_of(miss);
     const auto ports = rule.endpoints_size() == 1 ? ports_of(rule.endpoints(0)) : std::set<std::uint32_t>{};
     if (ports.size() == 1 && rule.endpoints(0).path().empty()) {

@@ -122,8 +122,8 @@ std::vector<Attempt> attempts_for(const pb::NetworkEndpoint& endpoint, const Que
 }
 
 // The last field, in the order of checking, that alone keeps this rule from admitting the question.
-std::optional<Miss> miss_of(const std::string& key, const pb::NetworkPolicyRule& rule, const Question& question) {
-  std::optional<Miss> found;
+std::optional<NearRule> miss_of(const std::string& key, const pb::NetworkPolicyRule& rule, const Question& question) {
+  std::optional<NearRule> found;
   for (int i = 0; i < rule.endpoints_size(); ++i) {
     for (const auto& attempt : attempts_for(rule.endpoints(i), question)) {
       if (found && found->rank >= attempt.rank) continue;
@@ -132,7 +132,7 @@ std::optional<Miss> miss_of(const std::string& key, const pb::NetworkPolicyRule&
       auto& changed = (*alone.mutable_network_policies())[key];
       changed = rule;
       if (!attempt.widen(changed, *changed.mutable_endpoints(i)) || !allows(alone, question)) continue;
-      found = Miss{attempt.rank, {key, attempt.field}, i};
+      found = NearRule{attempt.rank, {key, attempt.field}, i};
     }
   }
   return found;
@@ -145,14 +145,14 @@ bool allows(const pb::SandboxPolicy& policy, const Question& question) {
   return matcher.ok() && judge(**matcher, question).decision == Decision::allow;
 }
 
-std::vector<Miss> near_misses(const pb::SandboxPolicy& policy, const Question& question) {
+std::vector<NearRule> near_misses(const pb::SandboxPolicy& policy, const Question& question) {
   std::map<std::string, const pb::NetworkPolicyRule*> ordered;
   for (const auto& [key, rule] : policy.network_policies()) ordered.emplace(key, &rule);
-  std::vector<Miss> out;
+  std::vector<NearRule> out;
   for (const auto& [key, rule] : ordered) {
     if (auto miss = miss_of(key, *rule, question)) out.push_back(*std::move(miss));
   }
-  std::stable_sort(out.begin(), out.end(), [](const Miss& a, const Miss& b) { return a.rank > b.rank; });
+  std::stable_sort(out.begin(), out.end(), [](const NearRule& a, const NearRule& b) { return a.rank > b.rank; });
   if (out.size() > kMaxNearMisses) out.resize(kMaxNearMisses);
   return out;
 }

@@ -8,14 +8,14 @@
 
 namespace openshell::policy {
 
-struct Miss {
+struct NearRule {
   std::size_t rank = 0;  ///< place of the field in the order of checking; larger is checked later
   NearMiss near;
   int endpoint = 0;  ///< of the rule
 };
 
 /// The field that is checked last first, then by key; kMaxNearMisses at most.
-[[nodiscard]] std::vector<Miss> near_misses(const pb::SandboxPolicy& policy, const Question& question);
+[[nodiscard]] std::vector<NearRule> near_misses(const pb::SandboxPolicy& policy, const Question& question);
 
 /// Whether `policy` compiles and allows it: `audit` is no allow.
 [[nodiscard]] bool allows(const pb::SandboxPolicy& policy, const Question& question);

@@ -248,7 +248,8 @@ std::string Server::respond(Wire& wire, const std::string& method, const std::st
   }
   if (path == "/garbage") return "220 smtp ready\r\nConnection: close\r\n\r\n";
   if (path == "/sse")
-    return "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"sampling/createMessage\"}\n\n";
+    return "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: "
+           "{\"jsonrpc\":\"2.0\",\"method\":\"sampling/createMessage\"}\n\n";
   if (path == "/two") return plain("first") + plain("nobody asked");
   if (path == "/echo-header")
     return fmt::format("HTTP/1.1 200 OK\r\nX-Echo: {}\r\nContent-Length: 2\r\n\r\nok", field(head, "Authorization"));
