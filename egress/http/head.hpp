@@ -2,8 +2,8 @@
 // Pure functions over bytes; no I/O.
 #pragma once
 
-#include <absl/status/status.h>
 #include <absl/container/inlined_vector.h>
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include <cstddef>
