@@ -10,6 +10,7 @@
 #include "egress/identity/binary_pins.hpp"
 #include "egress/io/streams.hpp"
 #include "egress/io/tls.hpp"
+#include "egress/websocket/admission.hpp"
 
 namespace openshell::egress {
 
@@ -37,6 +38,7 @@ struct Core {
   LeafCache leaves;
   SslContext upstream_tls;
   SessionCache upstream_sessions;
+  websocket::TextAdmission texts{*io};
   std::shared_ptr<const Generation> current;
   std::unordered_set<std::shared_ptr<Relay>> relays;
   std::size_t explaining = 0;     ///< of the relays: denied opens that are only answered

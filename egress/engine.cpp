@@ -1,5 +1,7 @@
 #include "egress/engine.hpp"
 
+#include <fcntl.h>
+
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -8,7 +10,9 @@
 #include <fmt/format.h>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 
 #include "egress/core.hpp"
@@ -48,10 +52,16 @@ class Engine::Impl {
   void post(F&& work) {
     asio::post(*core_->io, std::forward<F>(work));
   }
+  /// At once where this is the I/O thread.
+  template <class F>
+  void run(F&& work) {
+    asio::dispatch(*core_->io, std::forward<F>(work));
+  }
 
   void publish(std::shared_ptr<const Generation> generation, absl::AnyInvocable<void(PublishReport)> done);
   void open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::AnyInvocable<void(OpenDecision)> decided);
   void answer(DnsTransport transport, std::string query, absl::AnyInvocable<void(std::optional<std::string>)> done);
+  void watch(int fd, absl::AnyInvocable<bool(int)> readable);
   void shutdown();
 
  private:
@@ -63,6 +73,8 @@ class Engine::Impl {
 
   std::unique_ptr<Core> core_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
+  class Watched;
+  std::vector<std::weak_ptr<Watched>> watched_;  // I/O thread
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -99,7 +111,11 @@ void Engine::Impl::publish(std::shared_ptr<const Generation> generation, absl::A
                                   relay->host, relay->port.value, before, generation->number);
       core_->events->emit(std::move(event));
       relay->count(true, "policy_stale");
-      relay->close();
+      if (relay->on_stale) {
+        relay->on_stale();
+      } else {
+        relay->close();
+      }
     }
   }
   if (done) done(report);
@@ -181,7 +197,7 @@ void Engine::Impl::start(std::shared_ptr<Relay> relay, bool explained) {
   });
 }
 
-/// One timer for all waits of all relays.
+/// One timer for all waits of all relays, and for looking whether a client is still there.
 void Engine::Impl::sweep_later() {
   if (core_->sweeping) return;
   core_->sweeping = true;
@@ -195,6 +211,7 @@ void Engine::Impl::sweep_later() {
     std::vector<std::shared_ptr<Relay>> late;
     for (const auto& relay : core_->relays) {
       if (relay->deadline <= now) late.push_back(relay);
+      watch_client(relay);
     }
     for (const auto& relay : late) relay->time_up();
     sweep_later();
@@ -240,6 +257,39 @@ void Engine::Impl::answer(DnsTransport transport, std::string query, absl::AnyIn
                  });
 }
 
+/// A descriptor that others read on the I/O thread. Lives in its own wait.
+class Engine::Impl::Watched : public std::enable_shared_from_this<Watched> {
+ public:
+  Watched(asio::io_context& io, int fd, absl::AnyInvocable<bool(int)> readable) : descriptor_{io, fd}, readable_{std::move(readable)} {}
+
+  void wait() {
+    descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
+      if (!error && self->readable_(self->descriptor_.native_handle())) self->wait();
+    });
+  }
+  void close() {
+    boost::system::error_code ignored;
+    descriptor_.close(ignored);
+  }
+
+ private:
+  asio::posix::stream_descriptor descriptor_;
+  absl::AnyInvocable<bool(int)> readable_;
+};
+
+void Engine::Impl::watch(int fd, absl::AnyInvocable<bool(int)> readable) {
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return;  // nothing is read: the peer's opens end by their own deadline
+  ::fcntl(copy, F_SETFL, ::fcntl(copy, F_GETFL) | O_NONBLOCK);
+  post([this, copy, readable = std::move(readable)]() mutable {
+    const auto made = std::make_shared<Watched>(*core_->io, copy, std::move(readable));
+    std::erase_if(watched_, [](const auto& one) { return one.expired(); });
+    if (core_->stopping) return;
+    watched_.push_back(made);
+    made->wait();
+  });
+}
+
 void Engine::Impl::shutdown() {
   if (std::exchange(shut_down_, true)) return;
   post([this] {
@@ -247,6 +297,9 @@ void Engine::Impl::shutdown() {
     core_->sweep.cancel();
     const std::vector<std::shared_ptr<Relay>> live{core_->relays.begin(), core_->relays.end()};
     for (const auto& relay : live) relay->close();
+    for (const auto& one : watched_) {
+      if (const auto watched = one.lock()) watched->close();
+    }
     if (core_->relays.empty()) work_.reset();
   });
   {
@@ -282,8 +335,10 @@ void Engine::publish(std::shared_ptr<const Generation> generation, absl::AnyInvo
   });
 }
 
+void Engine::watch(int fd, absl::AnyInvocable<bool(int)> readable) { impl_->watch(fd, std::move(readable)); }
+
 void Engine::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::AnyInvocable<void(OpenDecision)> decided) {
-  impl_->post([impl = impl_.get(), intent = std::move(intent), stream = std::move(stream), decided = std::move(decided)]() mutable {
+  impl_->run([impl = impl_.get(), intent = std::move(intent), stream = std::move(stream), decided = std::move(decided)]() mutable {
     impl->open(std::move(intent), std::move(stream), std::move(decided));
   });
 }
@@ -297,7 +352,7 @@ void Engine::reset_relays() {
 }
 
 void Engine::adopt_socket(int fd, absl::AnyInvocable<void(std::shared_ptr<ByteStream>)> adopted) {
-  impl_->post([impl = impl_.get(), fd, adopted = std::move(adopted)]() mutable { adopted(make_socket_stream(impl->core().io, fd)); });
+  impl_->run([impl = impl_.get(), fd, adopted = std::move(adopted)]() mutable { adopted(make_socket_stream(impl->core().io, fd)); });
 }
 
 void Engine::answer(DnsTransport transport, std::string query, absl::AnyInvocable<void(std::optional<std::string>)> done) {

@@ -90,6 +90,10 @@ class Engine {
   /// Breaks every live relay: the channel to the sandbox is lost, and what was mediated over it ends with it (FB-12).
   void reset_relays();
 
+  /// Runs `readable` on the I/O thread whenever `fd`, of which it keeps a duplicate, may be read, and hands it that; until it returns
+  /// false. It must not block.
+  void watch(int fd, absl::AnyInvocable<bool(int fd)> readable);
+
   /// Makes a stream of a connected socket (`make_socket_stream`) and gives it over on the I/O thread, on which alone it may be used.
   void adopt_socket(int fd, absl::AnyInvocable<void(std::shared_ptr<ByteStream>)> adopted);
 

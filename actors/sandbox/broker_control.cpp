@@ -23,6 +23,7 @@ class BrokerGate final : public OpenGate {
   void deny(isolation::OpenId id, DenyReason reason) override { broker_.deny(id, reason).IgnoreError(); }
   void freeze() override { broker_.freeze(); }
   void resume() override { broker_.resume(); }
+  isolation::BrokerStatistics statistics() const override { return broker_.statistics(); }
 
  private:
   isolation::Broker& broker_;
@@ -52,9 +53,10 @@ DenyReason reason_of(OpenDecision decision) {
 
 ActorSnapshot snapshot(const BrokerControlState& state) {
   ActorSnapshot s;
-  s.summary = fmt::format("{} opens, {} allowed, {} denied, {} calls waiting{}", state.opened, state.allowed, state.denied,
+  const auto seen = state.gate->statistics();
+  s.summary = fmt::format("{} opens, {} allowed, {} denied, {} calls waiting{}", seen.external_opens, seen.allowed, seen.denied,
                           state.accepts.size(), state.frozen ? ", frozen" : "");
-  s.waiting = state.opens.size() + state.paired.size();
+  s.waiting = seen.pending;
   return s;
 }
 
@@ -94,7 +96,6 @@ void touch(Self self) {
 
 void opened(Self self, const std::shared_ptr<NetworkOpen>& open) {
   auto& state = self->state;
-  ++state.opened;
   if (state.frozen || state.opens.size() >= BrokerControlState::kMaxQueuedOpens) {
     state.gate->deny(open->request.id, state.frozen ? DenyReason::MediationUnavailable : DenyReason::ResourceExhausted);
     return;
@@ -108,12 +109,10 @@ void decided(Self self, const std::shared_ptr<NetworkOpen>& open, OpenDecision d
   auto& state = self->state;
   if (state.paired.erase(open->request.id) == 0) return;  // over already
   if (decision != OpenDecision::relay_ready && decision != OpenDecision::relay_handover) {
-    ++state.denied;
     state.gate->deny(open->request.id, reason_of(decision));
   } else {
     auto socket = state.gate->allow(open->request.id);
     if (socket.ok()) {
-      ++state.allowed;
       open->stream->established(std::move(*socket));
     } else {
       open->stream->established({});
@@ -145,14 +144,21 @@ boundary::ProcessIdentity identity_of(const absl::StatusOr<isolation::BinaryIden
   return resolved;
 }
 
+SocketHandover::Gate line_gate(std::shared_ptr<OpenGate> gate) {
+  return {[gate](std::uint64_t open) { return gate->allow(open); },
+          [gate](std::uint64_t open, OpenDecision decision) { gate->deny(open, reason_of(decision)); }};
+}
+
 void ActorDecider::open(isolation::OpenRequest request) {
   auto open = std::make_shared<NetworkOpen>();
   open->request = std::move(request);
   open->queued = std::chrono::steady_clock::now();
+  if (line_ && line_->announce(open->request.id, announcement(*open))) return;
   caf::anon_send(actor_, open_atom::value, OpenEvent{std::move(open)});
 }
 
 void ActorDecider::ended(isolation::OpenId id, isolation::OpenEnd) {
+  if (line_ && line_->over(id)) return;
   caf::anon_send(actor_, ended_atom::value, static_cast<std::uint64_t>(id));
 }
 

@@ -28,6 +28,8 @@ class OpenGate {
   virtual void deny(isolation::OpenId id, isolation::DenyReason reason) = 0;
   virtual void freeze() = 0;
   virtual void resume() = 0;
+  /// Of all opens, those of the line included.
+  virtual isolation::BrokerStatistics statistics() const = 0;
 };
 std::shared_ptr<OpenGate> make_open_gate(isolation::Broker& broker);
 
@@ -41,7 +43,6 @@ struct BrokerControlState {
   std::deque<std::shared_ptr<NetworkOpen>> opens;
   std::deque<std::shared_ptr<Call>> accepts;
   std::map<isolation::OpenId, std::shared_ptr<NetworkOpen>> paired;  // until decided or ended
-  std::uint64_t opened = 0, allowed = 0, denied = 0;
   bool frozen = false;
   inline static const char* name = "broker_control";
 };
@@ -54,12 +55,18 @@ BrokerControl::behavior_type broker_control(BrokerControl::stateful_pointer<Brok
 class ActorDecider final : public isolation::OpenDecider {
  public:
   void serve(BrokerControl actor) { actor_ = std::move(actor); }  ///< before the first open
+  /// Opens go over the line while there is one: what takes a mailbox and a call there is one message here. Before the first open.
+  void prefer(std::shared_ptr<SocketHandover> line) { line_ = std::move(line); }
   void open(isolation::OpenRequest request) override;
   void ended(isolation::OpenId id, isolation::OpenEnd why) override;
 
  private:
   BrokerControl actor_;
+  std::shared_ptr<SocketHandover> line_;
 };
+
+/// How the line carries decisions out.
+SocketHandover::Gate line_gate(std::shared_ptr<OpenGate> gate);
 
 /// The identity as it crosses the channel.
 [[nodiscard]] boundary::ProcessIdentity identity_of(const absl::StatusOr<isolation::BinaryIdentity>& identity);

@@ -5,7 +5,6 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -30,6 +29,7 @@
 #include "actors/sandbox/grpc_call.hpp"
 #include "isolation/boundary/socket_passing.hpp"
 #include "isolation/socket_address.hpp"
+#include "isolation/unix_address.hpp"
 
 #include <fmt/format.h>
 
@@ -93,17 +93,13 @@ struct Listening {
 /// The name appears only once the socket accepts: who sees the file and connects is never refused.
 absl::StatusOr<Listening> listen_unix(const std::string& path) {
   const std::string unready = path + ".new";
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (unready.size() >= sizeof address.sun_path) {
-    return absl::InvalidArgumentError(fmt::format("listen on {}: the path is longer than {} bytes", path, sizeof address.sun_path - 5));
-  }
-  unready.copy(address.sun_path, sizeof address.sun_path - 1);
+  const auto address = isolation::unix_address(unready);
+  if (!address.ok()) return address.status();
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return absl::ErrnoToStatus(errno, "channel socket");
   ::unlink(unready.c_str());
   const mode_t old = ::umask(0117);  // 0660 from the first moment; before any other thread makes files
-  const int bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  const int bound = ::bind(fd, address->get(), address->length);
   const int why = errno;
   ::umask(old);
   if (bound != 0 || ::listen(fd, kBacklog) != 0 || ::rename(unready.c_str(), path.c_str()) != 0) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -28,9 +29,15 @@ void push_front(std::deque<std::string>& parts, std::string_view path) {
   parts.insert(parts.begin(), split.begin(), split.end());
 }
 
-/// False too where the answer is not known.
+/// The workload can not change what lies in `directory`: it may not write to it, and is not its owner, who could allow himself to; or
+/// nobody may, since the mount is read-only. False too where the answer is not known. The workload has this process's uid.
 bool is_out_of_reach(const std::string& directory) {
-  return ::faccessat(AT_FDCWD, directory.c_str(), W_OK, AT_EACCESS) != 0 && (errno == EACCES || errno == EROFS || errno == EPERM);
+  struct statvfs mount {};
+  if (::statvfs(directory.c_str(), &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0) return true;
+  if (::faccessat(AT_FDCWD, directory.c_str(), W_OK, AT_EACCESS) == 0) return false;
+  if (errno == EROFS) return true;
+  struct stat found {};
+  return (errno == EACCES || errno == EPERM) && ::stat(directory.c_str(), &found) == 0 && found.st_uid != ::geteuid();
 }
 
 /// A mount can be neither renamed nor removed, whoever owns the directory that it lies in.

@@ -172,6 +172,8 @@ class Runtime {
     auto dir = system_.spawn(directory);
     auto tree = watched(system_.spawn<caf::detached>(tree_control, mechanisms_.tree, dir));
     auto broker = watched(system_.spawn<caf::detached>(broker_control, make_open_gate(*mechanisms_.broker), &io_, handover_, dir));
+    handover_->decide_with(line_gate(make_open_gate(*mechanisms_.broker)));
+    mechanisms_.decider->prefer(handover_);
     mechanisms_.decider->serve(broker);
     LauncherDependencies with;
     with.launcher = mechanisms_.launcher.get();

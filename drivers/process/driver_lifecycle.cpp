@@ -129,8 +129,8 @@ absl::StatusOr<ProcessDriver::SandboxPtr> ProcessDriver::enlist(const SandboxSpe
   }
   delegate_files(context_, id, parties(state), state.uid(), state.gid());
   absl::Status status = context_.files.make_state(id, parties(state));
-  if (const auto bytes = parse_share(context_.options.workspace_size_limit, 0); status.ok() && bytes.ok() && *bytes)
-    status = make_workspace_image(workspace_image_path(context_.files.paths(id)), **bytes, parties(state).workload);
+  if (status.ok() && context_.workspace_bytes)
+    status = make_workspace_image(workspace_image_path(context_.files.paths(id)), *context_.workspace_bytes, parties(state).workload);
   if (status.ok()) status = context_.files.write_driver_file(id, "sandbox.pb", state.SerializeAsString());
   if (status.ok()) return sandbox;
   (void)context_.files.remove_state(id);
@@ -248,12 +248,12 @@ void ProcessDriver::orphaned(const SandboxPtr& sandbox, const std::string& id) {
     running.expiry = Descriptor{timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
     itimerspec due{};
     due.it_value.tv_sec = kOrphanedRuntime.count();
-    timerfd_settime(running.expiry.get(), 0, &due, nullptr);
-    follow(id, running.expiry.get());
-    return;
+    if (running.expiry && timerfd_settime(running.expiry.get(), 0, &due, nullptr) == 0) return follow(id, running.expiry.get());
+    // Without a timer nobody would end it: it is ended now.
+  } else {
+    std::uint64_t fired = 0;
+    if (read(running.expiry.get(), &fired, sizeof fired) != sizeof fired) return;
   }
-  std::uint64_t fired = 0;
-  if (read(running.expiry.get(), &fired, sizeof fired) != sizeof fired) return;
   const absl::Status undone = end_generation(context_, id, running, std::chrono::milliseconds{0});
   (void)context_.files.remove_driver_file(id, "generation");
   const std::string text = "The sandbox runtime did not end within " + std::to_string(kOrphanedRuntime.count()) + " s of its supervisor";

@@ -75,7 +75,7 @@ RootInputs root_inputs(const DriverContext& context, const std::string& id, cons
   inputs.workspace_dir = paths.state + "/workload/workspace";
   inputs.tmp_dir = paths.state + "/workload/tmp";
   if (const std::string image = workspace_image_path(paths); access(image.c_str(), F_OK) == 0) inputs.workspace_image = image;
-  if (const auto size = parse_share(context.options.tmp_size_limit, host_memory()); size.ok()) inputs.tmp_bytes = *size;
+  inputs.tmp_bytes = context.tmp_bytes;
   inputs.log_dir = paths.state + "/supervisor/log";
   inputs.cgroup_dir = context.cgroups.visible_directory(id);
   inputs.host_sockets = bound_socket_paths(read_whole("/proc/net/unix"));

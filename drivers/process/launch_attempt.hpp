@@ -5,7 +5,9 @@
 #include <absl/status/statusor.h>
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "drivers/driver.hpp"
@@ -27,7 +29,8 @@ struct DriverContext {
   LaunchMode mode = LaunchMode::kRoot;
   SandboxFiles files;
   CgroupRoot cgroups;
-  SubordinateIds subordinate = {};  ///< Of that mode.
+  SubordinateIds subordinate = {};                          ///< Of that mode.
+  std::optional<std::uint64_t> tmp_bytes, workspace_bytes;  ///< What tmp_size_limit and workspace_size_limit say; unset: no limit.
 };
 
 /// Maps of a sandbox whose workload has these kernel ids, and what the caller is in them.

@@ -169,15 +169,22 @@ absl::Status find_programs(ProcessDriverOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status check_workspace_limit(const std::string& text, bool as_root) {
+absl::StatusOr<std::optional<std::uint64_t>> workspace_limit(const std::string& text, bool as_root) {
   const std::string key = "workspace_size_limit: ";
   if (!text.empty() && text.back() == '%') return absl::InvalidArgumentError(key + "a share has no meaning for a disk; give a quantity");
   const auto bytes = parse_share(text, 0);
   if (!bytes.ok()) return absl::InvalidArgumentError(key + std::string(bytes.status().message()));
-  if (!*bytes) return absl::OkStatus();
+  if (!*bytes) return *bytes;
   if (!as_root) return absl::FailedPreconditionError(key + "needs root, which alone may mount a file system");
   if (**bytes < kMinWorkspaceBytes) return absl::InvalidArgumentError(key + "at least 8Mi");
-  return check_workspace_maker();
+  if (auto status = check_workspace_maker(); !status.ok()) return status;
+  return *bytes;
+}
+
+absl::StatusOr<std::optional<std::uint64_t>> memory_share(const char* key, const std::string& text) {
+  auto size = parse_share(text, host_memory());
+  if (!size.ok()) return absl::InvalidArgumentError(std::string(key) + ": " + std::string(size.status().message()));
+  return size;
 }
 
 // One driver per state directory.
@@ -245,14 +252,16 @@ absl::StatusOr<std::unique_ptr<ComputeDriver>> make_process_driver(ProcessDriver
   if (options.sandbox_pids_limit == 0) return absl::InvalidArgumentError("sandbox_pids_limit must not be 0; leave it out for 2048");
   if (options.supervisor_uid == 0U || options.supervisor_gid == 0U)
     return absl::InvalidArgumentError("supervisor_uid and supervisor_gid must not be 0");
-  for (const auto& [key, text] :
-       {std::pair{"default_memory_limit", options.default_memory_limit}, std::pair{"tmp_size_limit", options.tmp_size_limit}}) {
-    if (auto size = parse_share(text, host_memory()); !size.ok())
-      return absl::InvalidArgumentError(std::string(key) + ": " + std::string(size.status().message()));
-  }
+  DriverContext context;
+  if (auto size = memory_share("default_memory_limit", options.default_memory_limit); !size.ok()) return size.status();
+  auto tmp = memory_share("tmp_size_limit", options.tmp_size_limit);
+  if (!tmp.ok()) return tmp.status();
+  context.tmp_bytes = *tmp;
   if (auto status = find_programs(options); !status.ok()) return status;
   const bool as_root = geteuid() == 0;
-  if (auto status = check_workspace_limit(options.workspace_size_limit, as_root); !status.ok()) return status;
+  auto workspace = workspace_limit(options.workspace_size_limit, as_root);
+  if (!workspace.ok()) return workspace.status();
+  context.workspace_bytes = *workspace;
   if (as_root) {
     if (auto status = check_range(options.sandbox_uid_range, read_text("/etc/passwd"), read_text("/etc/group"), read_text("/etc/subuid"),
                                   read_text("/etc/subgid"));
@@ -263,7 +272,6 @@ absl::StatusOr<std::unique_ptr<ComputeDriver>> make_process_driver(ProcessDriver
     options.slots_dir = options.runtime_dir + "/../uid-slots";  // subordinate ids are the user's own
   }
   if (auto slots = open_base(options.slots_dir, as_root ? 0711 : 0700); !slots.ok()) return slots.status();
-  DriverContext context;
   auto files = SandboxFiles::open(options.state_dir, options.runtime_dir, as_root);
   if (!files.ok()) return files.status();
   context.files = std::move(*files);

@@ -107,6 +107,23 @@ std::optional<std::vector<Placeholder>> find_placeholders(std::string_view text)
   }
 }
 
+std::vector<Placeholder> well_formed_placeholders(std::string_view text) {
+  std::vector<Placeholder> out;
+  std::size_t from = 0;
+  while (true) {
+    bool found = false;
+    auto next = next_placeholder(text, from, found);
+    if (!found) return out;
+    if (next) {
+      from = next->begin + next->length;
+      out.push_back(std::move(*next));
+    } else {
+      const auto plain = text.find(kPlaceholderMarker, from), alias = text.find(kAliasMarker, from);
+      from = plain < alias ? plain + kPlaceholderMarker.size() : alias + kAliasMarker.size();
+    }
+  }
+}
+
 std::optional<Placeholder> parse_placeholder(std::string_view text) {
   auto all = find_placeholders(text);
   if (!all || all->size() != 1 || all->front().begin != 0 || all->front().length != text.size()) return std::nullopt;

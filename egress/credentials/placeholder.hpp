@@ -31,6 +31,9 @@ std::optional<Placeholder> parse_placeholder(std::string_view text);
 /// All placeholders of a text in order. nullopt: a marker stands there that begins no well-formed placeholder.
 std::optional<std::vector<Placeholder>> find_placeholders(std::string_view text);
 
+/// Those that are well-formed; what only looks like one is left out. For texts in which nothing has to be a placeholder.
+std::vector<Placeholder> well_formed_placeholders(std::string_view text);
+
 /// A reserved marker, raw or after one percent-decoding. Well-formed or not.
 bool has_marker(std::string_view text);
 

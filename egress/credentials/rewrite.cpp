@@ -29,17 +29,8 @@ bool field_has_marker(const http::Field& field) {
 }
 
 std::string percent_encoded(std::string_view text, std::string_view literal) {
-  static constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;
-  for (const char c : text) {
-    const bool alnum = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (alnum || literal.find(c) != std::string_view::npos) {
-      out.push_back(c);
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out.append({'%', kHex[byte >> 4], kHex[byte & 15]});
-    }
-  }
+  http::percent_encode(out, text, literal);
   return out;
 }
 

@@ -82,6 +82,17 @@ std::string CredentialTable::identity(const std::string& key) const {
   return found->second.bound ? found->second.identity : "generic:" + key;
 }
 
+bool CredentialTable::is_bound(const std::string& key) const {
+  const auto found = keys_.find(key);
+  return found == keys_.end() ? ever_bound_.contains(key) : found->second.bound;
+}
+
+bool CredentialTable::was_issued(const Placeholder& token) const {
+  const bool known = keys_.contains(token.key) || ever_bound_.contains(token.key);
+  // Of a bound key the canonical form was never given to anybody.
+  return known && !(token.form == Placeholder::Form::kCanonical && is_bound(token.key));
+}
+
 absl::StatusOr<Secret> CredentialTable::resolve(const Placeholder& token, const CredentialScope& scope, Now now) const {
   if (revoked_) return unavailable();
   const auto mismatch = absl::PermissionDeniedError("credential is not authorized for this request endpoint");

@@ -42,6 +42,10 @@ class CredentialTable {
   [[nodiscard]] std::string identity(const std::string& key) const;
   /// `key` is there and may be used for this request.
   [[nodiscard]] bool allows(const std::string& key, const CredentialScope& scope) const;
+  /// A placeholder of this form was handed out for this key, now or before; else the text merely looks like one.
+  [[nodiscard]] bool was_issued(const Placeholder& token) const;
+  /// `key` is bound to endpoints by its provider.
+  [[nodiscard]] bool is_bound(const std::string& key) const;
   /// Whether a value of `key` may be written there. The Authorization header is always such a place.
   [[nodiscard]] bool placed_in_header(const std::string& key, std::string_view field_name) const;
   [[nodiscard]] bool placed_in_query(const std::string& key, std::string_view parameter) const;

@@ -1,7 +1,9 @@
 #include "egress/http/head.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -11,7 +13,14 @@
 namespace openshell::egress::http {
 namespace {
 
-constexpr std::string_view kTokenPunctuation = "!#$%&'*+-.^_`|~";
+/// Bytes of a token (RFC 9110 section 5.6.2).
+constexpr std::array<bool, 256> kTokenBytes = [] {
+  std::array<bool, 256> out{};
+  for (const char c : std::string_view{"!#$%&'*+-.^_`|~"}) out[static_cast<unsigned char>(c)] = true;
+  for (int c = 0; c < 26; ++c) out[static_cast<std::size_t>('a' + c)] = out[static_cast<std::size_t>('A' + c)] = true;
+  for (int c = 0; c < 10; ++c) out[static_cast<std::size_t>('0' + c)] = true;
+  return out;
+}();
 
 absl::Status bad(std::string text) { return absl::InvalidArgumentError(std::move(text)); }
 
@@ -26,8 +35,8 @@ std::string_view trim(std::string_view text) {
 bool is_value_byte(unsigned char c) { return c == '\t' || (c >= 0x20 && c != 0x7f); }
 
 /// Splits at commas and trims; empty elements are kept, so that callers can refuse them.
-std::vector<std::string_view> elements(std::string_view list) {
-  std::vector<std::string_view> out;
+Values elements(std::string_view list) {
+  Values out;
   while (true) {
     const auto comma = list.find(',');
     out.push_back(trim(list.substr(0, comma)));
@@ -119,14 +128,11 @@ absl::Status parse_request_line(std::string_view line, RequestHead& head) {
 }  // namespace
 
 bool is_token(std::string_view text) noexcept {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kTokenPunctuation.find(c) != std::string_view::npos;
-  });
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return kTokenBytes[static_cast<unsigned char>(c)]; });
 }
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
 std::optional<std::string_view> Fields::first(std::string_view name) const {
@@ -136,8 +142,8 @@ std::optional<std::string_view> Fields::first(std::string_view name) const {
   return std::nullopt;
 }
 
-std::vector<std::string_view> Fields::values(std::string_view name) const {
-  std::vector<std::string_view> out;
+Values Fields::values(std::string_view name) const {
+  Values out;
   for (const auto& field : all_) {
     if (equal_ignoring_case(field.name, name)) out.push_back(field.value);
   }
@@ -227,6 +233,14 @@ void strip_hop_fields(Fields& fields) {
 
 namespace {
 
+constexpr std::size_t kLineBytes = 32;  // what a first line has beside method, target and reason
+
+std::size_t size_of(const Fields& fields) {
+  std::size_t out = 2;
+  for (const auto& field : fields.all()) out += field.name.size() + field.value.size() + 4;
+  return out;
+}
+
 void append_fields(std::string& out, const Fields& fields) {
   for (const auto& field : fields.all()) {
     out.append(field.name).append(": ").append(field.value).append("\r\n");
@@ -237,13 +251,17 @@ void append_fields(std::string& out, const Fields& fields) {
 }  // namespace
 
 std::string write_head(const RequestHead& head) {
-  std::string out = fmt::format("{} {} HTTP/1.{}\r\n", head.method, head.target, head.minor_version);
+  std::string out;
+  out.reserve(size_of(head.fields) + head.method.size() + head.target.size() + kLineBytes);
+  fmt::format_to(std::back_inserter(out), "{} {} HTTP/1.{}\r\n", head.method, head.target, head.minor_version);
   append_fields(out, head.fields);
   return out;
 }
 
 std::string write_head(const ResponseHead& head) {
-  std::string out = fmt::format("HTTP/1.{} {} {}\r\n", head.minor_version, head.status, head.reason);
+  std::string out;
+  out.reserve(size_of(head.fields) + head.reason.size() + kLineBytes);
+  fmt::format_to(std::back_inserter(out), "HTTP/1.{} {} {}\r\n", head.minor_version, head.status, head.reason);
   append_fields(out, head.fields);
   return out;
 }

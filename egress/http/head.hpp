@@ -2,6 +2,7 @@
 // Pure functions over bytes; no I/O.
 #pragma once
 
+#include <absl/container/inlined_vector.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -24,12 +25,15 @@ struct Field {
   std::string value;  ///< as sent, without the spaces around it
 };
 
+/// Values of one name, or elements of one list: few, as a rule.
+using Values = absl::InlinedVector<std::string_view, 4>;
+
 /// Header fields in their order; names compare without case.
 class Fields {
  public:
   void add(std::string name, std::string value) { all_.push_back({std::move(name), std::move(value)}); }
   [[nodiscard]] std::optional<std::string_view> first(std::string_view name) const;
-  [[nodiscard]] std::vector<std::string_view> values(std::string_view name) const;
+  [[nodiscard]] Values values(std::string_view name) const;
   [[nodiscard]] bool has(std::string_view name) const { return first(name).has_value(); }
   void remove(std::string_view name);
   /// Gives the first field called `name` another value and keeps its place; adds it where there is none.

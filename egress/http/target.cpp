@@ -90,12 +90,22 @@ absl::StatusOr<std::vector<std::string>> resolve(std::string_view decoded) {
 }
 
 void encode_segment(std::string& out, std::string_view segment) {
+  while (true) {
+    const auto slash = segment.find(kEncodedSlash);
+    percent_encode(out, segment.substr(0, slash), kLiteralPunctuation);
+    if (slash == std::string_view::npos) return;
+    out.append("%2F");
+    segment.remove_prefix(slash + 1);
+  }
+}
+
+}  // namespace
+
+void percent_encode(std::string& out, std::string_view text, std::string_view literal) {
   static constexpr char kHex[] = "0123456789ABCDEF";
-  for (const char c : segment) {
+  for (const char c : text) {
     const bool alnum = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (c == kEncodedSlash) {
-      out.append("%2F");
-    } else if (alnum || kLiteralPunctuation.find(c) != std::string_view::npos) {
+    if (alnum || literal.find(c) != std::string_view::npos) {
       out.push_back(c);
     } else {
       const auto byte = static_cast<unsigned char>(c);
@@ -105,8 +115,6 @@ void encode_segment(std::string& out, std::string_view segment) {
     }
   }
 }
-
-}  // namespace
 
 bool is_valid_utf8(std::string_view text) noexcept {
   for (std::size_t i = 0; i < text.size();) {

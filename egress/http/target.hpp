@@ -37,6 +37,9 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> parse_query(std
 /// nullopt for a `%` that two hexadecimal digits do not follow.
 std::optional<std::string> percent_decode(std::string_view text, bool plus_is_space = false);
 
+/// Appends `text` with every byte escaped that is no letter, no digit and not in `literal`.
+void percent_encode(std::string& out, std::string_view text, std::string_view literal);
+
 [[nodiscard]] bool is_valid_utf8(std::string_view text) noexcept;
 
 }  // namespace openshell::egress::http

@@ -6,10 +6,13 @@
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -24,6 +27,7 @@ constexpr std::string_view kAlpn = "\x08http/1.1";
 constexpr std::array kSystemBundles = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
                                        "/etc/ssl/cert.pem"};
 constexpr std::size_t kPlaintextChunk = 16 * 1024;  // one TLS record
+constexpr std::size_t kRecordOverhead = 64;         // bytes of a record beside its text: header, nonce, type, tag
 // Records are read into this one and copied, so that what a connection keeps is as large as what came. Used between two waits only.
 thread_local std::array<char, kPlaintextChunk> record_of_thread;
 
@@ -144,9 +148,68 @@ std::shared_ptr<ssl_session_st> SessionCache::take(const std::string& upstream) 
   return age < kMaxAge ? session : nullptr;
 }
 
+/// A BIO over the stream's two strings: what was read is taken from where it lies, and holds no memory once it was taken.
+struct TlsStream::Link {
+  static TlsStream& stream_of(BIO* bio) { return *static_cast<TlsStream*>(BIO_get_data(bio)); }
+
+  static int read(BIO* bio, char* out, int size) {
+    auto& stream = stream_of(bio);
+    BIO_clear_retry_flags(bio);
+    const auto left = stream.incoming_.size() - stream.taken_;
+    if (left == 0) {
+      if (stream.ended_) return 0;
+      BIO_set_retry_read(bio);
+      return -1;
+    }
+    const auto count = std::min(left, static_cast<std::size_t>(std::max(size, 0)));
+    std::memcpy(out, stream.incoming_.data() + stream.taken_, count);
+    stream.taken_ += count;
+    if (count == left) {
+      stream.incoming_ = {};
+      stream.taken_ = 0;
+    }
+    return static_cast<int>(count);
+  }
+
+  static int write(BIO* bio, const char* bytes, int size) {
+    BIO_clear_retry_flags(bio);
+    stream_of(bio).outgoing_.append(bytes, static_cast<std::size_t>(std::max(size, 0)));
+    return size;
+  }
+
+  static long control(BIO* bio, int what, long, void*) {
+    const auto& stream = stream_of(bio);
+    switch (what) {
+      case BIO_CTRL_FLUSH:
+        return 1;
+      case BIO_CTRL_EOF:
+        return stream.ended_ && stream.incoming_.empty() ? 1 : 0;
+      case BIO_CTRL_PENDING:
+        return static_cast<long>(stream.incoming_.size() - stream.taken_);
+      case BIO_CTRL_WPENDING:
+        return static_cast<long>(stream.outgoing_.size());
+      default:
+        return 0;
+    }
+  }
+
+  static const BIO_METHOD* method() {
+    static BIO_METHOD* const made = [] {
+      auto* out = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "stream");
+      BIO_meth_set_read(out, &Link::read);
+      BIO_meth_set_write(out, &Link::write);
+      BIO_meth_set_ctrl(out, &Link::control);
+      return out;
+    }();
+    return made;
+  }
+};
+
 TlsStream::TlsStream(asio::io_context& io, AsyncStream& below, ssl_st* ssl) : io_{io}, below_{below}, ssl_{ssl} {
-  SSL_set_bio(ssl_, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
-  BIO_set_mem_eof_return(SSL_get_rbio(ssl_), -1);
+  BIO* link = BIO_new(Link::method());
+  BIO_set_data(link, this);
+  BIO_set_init(link, 1);
+  SSL_set_bio(ssl_, link, link);
 }
 
 TlsStream::~TlsStream() { SSL_free(ssl_); }
@@ -195,37 +258,40 @@ absl::Status TlsStream::failure() const {
 
 Task<absl::Status> TlsStream::flush() {
   while (flushing_) {
-    const auto other = flushing_;
+    if (!flushed_) flushed_ = std::make_shared<Gate>(io_);
+    const auto other = flushed_;
     co_await other->wait();
   }
-  BIO* out = SSL_get_wbio(ssl_);
-  if (BIO_ctrl_pending(out) == 0) co_return absl::OkStatus();
-  flushing_ = std::make_shared<Gate>(io_);
+  if (outgoing_.empty()) co_return absl::OkStatus();
+  flushing_ = true;
   absl::Status status;
-  while (status.ok() && BIO_ctrl_pending(out) > 0) {
-    std::string bytes(BIO_ctrl_pending(out), '\0');
-    BIO_read(out, bytes.data(), static_cast<int>(bytes.size()));
+  while (status.ok() && !outgoing_.empty()) {
+    std::string bytes = std::exchange(outgoing_, {});
     status = co_await below_.write(std::move(bytes));
   }
-  const auto done = std::move(flushing_);
-  flushing_ = nullptr;
-  done->open();
+  flushing_ = false;
+  if (const auto waiting = std::exchange(flushed_, nullptr)) waiting->open();
   co_return status;
 }
 
 Task<absl::StatusOr<bool>> TlsStream::feed() {
   auto bytes = co_await below_.read();
   if (!bytes.ok()) co_return bytes.status();
-  if (bytes->empty()) {
-    BIO_set_mem_eof_return(SSL_get_rbio(ssl_), 0);
-    co_return false;
+  ended_ = bytes->empty();
+  add_incoming(std::move(*bytes));
+  co_return !ended_;
+}
+
+void TlsStream::add_incoming(std::string bytes) {
+  if (incoming_.empty()) {
+    incoming_ = std::move(bytes);
+  } else {
+    incoming_.append(bytes);
   }
-  BIO_write(SSL_get_rbio(ssl_), bytes->data(), static_cast<int>(bytes->size()));
-  co_return true;
 }
 
 Task<absl::Status> TlsStream::handshake(std::string first) {
-  if (!first.empty()) BIO_write(SSL_get_rbio(ssl_), first.data(), static_cast<int>(first.size()));
+  add_incoming(std::move(first));
   while (true) {
     ERR_clear_error();
     const int result = SSL_do_handshake(ssl_);
@@ -274,6 +340,7 @@ Task<absl::StatusOr<std::string>> TlsStream::read() {
 
 Task<absl::Status> TlsStream::write(std::string bytes) {
   std::size_t written = 0;
+  outgoing_.reserve(outgoing_.size() + bytes.size() + (bytes.size() / kPlaintextChunk + 1) * kRecordOverhead);
   ERR_clear_error();
   if (SSL_write_ex(ssl_, bytes.data(), bytes.size(), &written) != 1) co_return failure();
   auto status = co_await flush();

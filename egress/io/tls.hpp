@@ -83,17 +83,24 @@ class TlsStream final : public AsyncStream {
   static int remember(ssl_st* ssl, ssl_session_st* session);
 
  private:
+  struct Link;  // OpenSSL's way to the two buffers
   TlsStream(asio::io_context& io, AsyncStream& below, ssl_st* ssl);
   Task<absl::Status> flush();
+  void add_incoming(std::string bytes);
   Task<absl::StatusOr<bool>> feed();  // false: the peer ended its direction
   absl::Status failure() const;
 
   asio::io_context& io_;
   AsyncStream& below_;
   ssl_st* ssl_;
+  std::string incoming_;  // ciphertext that OpenSSL has not taken; nothing is kept between two reads
+  std::size_t taken_ = 0;
+  bool ended_ = false;    // nothing comes behind `incoming_`
+  std::string outgoing_;  // ciphertext on its way to `below_`
   SessionCache* sessions_ = nullptr;
-  std::string upstream_;            // key of the cache
-  std::shared_ptr<Gate> flushing_;  // set while a flush runs: reads may have to write, and one write below is all there may be
+  std::string upstream_;           // key of the cache
+  bool flushing_ = false;          // reads may have to write, and one write below is all there may be
+  std::shared_ptr<Gate> flushed_;  // set where somebody waits for the end of a flush
 };
 
 }  // namespace openshell::egress

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include <absl/strings/escaping.h>
 #include <fmt/format.h>
 
 #include "egress/http/refusal.hpp"
@@ -11,6 +10,10 @@
 
 namespace openshell::egress {
 namespace {
+
+/// Sessions of `protocol: websocket` (websocket_relay). Off: their upgrades are refused as those of every inspected protocol. To be set
+/// with the tests of whole sessions, which need a matcher that knows WEBSOCKET_TEXT.
+constexpr bool kMessagesAreJudged = false;
 
 bool inspected(const RequestContext& context) { return context.relay.connection.inspection == policy::Inspection::requests; }
 
@@ -149,11 +152,18 @@ std::optional<RequestRefusal> refuse_upgrades(RequestContext& context) {
   if (context.head.method == "CONNECT") return bad_request("HTTP request-target rejected: request-target is not a valid origin-form path");
   const auto& fields = context.head.fields;
   if (!inspected(context)) {
-    context.websocket_upgrade = is_websocket_upgrade(context.head);
+    context.websocket_upgrade = websocket::is_upgrade(context.head);
     return std::nullopt;
   }
   if (fields.lists("upgrade", "h2c"))
     return unsupported(context, "HTTP/2 cleartext upgrade (h2c) is not supported for L7-inspected endpoints");
+  const auto* endpoint = context.relay.connection.deciding_for(context.shown_path);
+  if (kMessagesAreJudged && endpoint != nullptr && endpoint->protocol == policy::Protocol::websocket) {
+    if (!websocket::is_upgrade(context.head)) return unsupported(context, "websocket endpoint requires a valid WebSocket upgrade request");
+    context.websocket_upgrade = true;
+    context.websocket = websocket::restrict_offer(context.head);
+    return std::nullopt;
+  }
   if (fields.has("upgrade") || fields.has("sec-websocket-key") || fields.has("sec-websocket-version")) {
     return unsupported(context, "protocol upgrades are not supported on this endpoint");
   }
@@ -185,17 +195,6 @@ std::optional<RequestRefusal> apply_rules(RequestContext& context) {
   return out;
 }
 
-/// A secret leaves this host only inside TLS: an agent that speaks plain HTTP to a port that expects TLS would else put it on the wire for
-/// all to read, whatever upstream answers. What stays on the host is another matter, and so is an endpoint whose policy says that it is
-/// plain: by its port, which is that of http, or by `allow_uninspected_credentials`.
-bool may_carry_secret(const RequestContext& context) {
-  const Relay& relay = context.relay;
-  constexpr Port kHttp{80};
-  if (context.tls || relay.port == kHttp || policy::is_host_alias(relay.host)) return true;
-  if (context.decision.endpoint != nullptr && context.decision.endpoint->allow_uninspected_credentials) return true;
-  return !relay.addresses.empty() && relay.addresses.front().is_loopback();
-}
-
 RequestRefusal requires_tls() {
   RequestRefusal out;
   out.denial_id = DenialId{new_uuid()};
@@ -219,7 +218,7 @@ std::optional<RequestRefusal> resolve_credentials(RequestContext& context) {
   context.head.target = context.target.str();  // the form that was judged is the one that goes out
   auto used = resolve_head(context.head, table, scope, std::chrono::system_clock::now());
   if (used.ok()) {
-    if (used->any() && !may_carry_secret(context)) return requires_tls();
+    if (used->any() && !may_carry_secret(relay, context.tls, context.decision.endpoint)) return requires_tls();
     context.used = std::move(*used);
     return std::nullopt;
   }
@@ -269,6 +268,13 @@ std::optional<RequestRefusal> run_stages(std::span<const RequestStage> stages, R
 
 }  // namespace
 
+bool may_carry_secret(const Relay& relay, bool tls, const policy::Endpoint* endpoint) {
+  constexpr Port kHttp{80};
+  if (tls || relay.port == kHttp || policy::is_host_alias(relay.host)) return true;
+  if (endpoint != nullptr && endpoint->allow_uninspected_credentials) return true;
+  return !relay.addresses.empty() && relay.addresses.front().is_loopback();
+}
+
 std::span<const RequestStage> request_stages() { return kRequestStages; }
 
 std::optional<RequestRefusal> decide_head(RequestContext& context) {
@@ -283,16 +289,6 @@ RequestRefusal malformed_request(const absl::Status& why) {
   auto out = bad_request(std::string{why.message()});
   if (absl::IsResourceExhausted(why)) out.response = http::refused(431, "invalid_http_request", out.reason);
   return out;
-}
-
-bool is_websocket_upgrade(const http::RequestHead& head) {
-  const auto key = head.fields.values("sec-websocket-key");
-  const auto version = head.fields.values("sec-websocket-version");
-  std::string decoded;
-  return head.method == "GET" && head.minor_version == 1 && head.fields.values("upgrade").size() == 1 &&
-         head.fields.lists("upgrade", "websocket") && head.fields.lists("connection", "upgrade") && key.size() == 1 &&
-         absl::Base64Unescape({key.front().data(), key.front().size()}, &decoded) && decoded.size() == 16 && version.size() == 1 &&
-         version.front() == "13";
 }
 
 }  // namespace openshell::egress

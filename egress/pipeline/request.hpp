@@ -15,6 +15,7 @@
 #include "egress/http/target.hpp"
 #include "egress/pipeline/content.hpp"
 #include "egress/relay/relay.hpp"
+#include "egress/websocket/handshake.hpp"
 #include "policy/matcher.hpp"
 
 namespace openshell::egress {
@@ -28,9 +29,10 @@ struct RequestContext {
   std::vector<policy::QueryParameter> query;  ///< decoded; values with placeholders redacted
   http::Framing framing;
   policy::RequestDecision decision;
-  bool websocket_upgrade = false;  ///< passthrough only
-  bool names_host = false;         ///< the client said whom it means (Host or absolute form)
-  bool close_after = false;        ///< the client wants no further exchange
+  bool websocket_upgrade = false;             ///< a 101 may follow
+  std::optional<websocket::Offer> websocket;  ///< of an upgrade whose messages will be judged
+  bool names_host = false;                    ///< the client said whom it means (Host or absolute form)
+  bool close_after = false;                   ///< the client wants no further exchange
   UsedCredentials used;
   std::string body;                               ///< where body_to_judge asked for it: whole, without chunks
   std::shared_ptr<const RequestContent> content;  ///< graphql, json-rpc and mcp
@@ -61,10 +63,12 @@ std::optional<RequestRefusal> decide_head(RequestContext& context);
 /// The other stages. nullopt: `context.head` may be written upstream, now.
 std::optional<RequestRefusal> decide_request(RequestContext& context);
 
+/// A secret leaves this host only inside TLS: an agent that speaks plain HTTP to a port that expects TLS would else put it on the wire for
+/// all to read, whatever upstream answers. What stays on the host is another matter, and so is an endpoint whose policy says that it is
+/// plain: by its port, which is that of http, or by `allow_uninspected_credentials`.
+bool may_carry_secret(const Relay& relay, bool tls, const policy::Endpoint* endpoint);
+
 /// For a head that does not parse.
 RequestRefusal malformed_request(const absl::Status& why);
-
-/// A WebSocket opening handshake, every required field present and well-formed (RFC 6455 section 4.2.1).
-bool is_websocket_upgrade(const http::RequestHead& head);
 
 }  // namespace openshell::egress

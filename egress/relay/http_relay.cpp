@@ -71,21 +71,12 @@ struct Upload {
   CopyEnd end = CopyEnd::kWhole;
 };
 
-/// Watches a client that has nothing more to say while its response is awaited: one that breaks ends the relay at once, one that ended its
-/// direction ends it when no byte comes down for a while.
-void watch_client(const std::shared_ptr<Relay>& relay, Reader& from_client) {
-  from_client.read_ahead(*relay->core.io, [relay](bool broken) {
-    if (broken) return relay->close();
-    relay->watch_half_closed();
-  });
-}
-
 Task<void> upload_body(std::shared_ptr<Relay> relay, std::shared_ptr<Upload> upload, Reader& from, AsyncStream& to, http::Framing framing) {
   upload->end = co_await copy_body(*relay, from, to, framing, http::ChunkedReader::Side::kRequest, relay->core.counters.bytes_up);
   upload->running = false;
   if (upload->end == CopyEnd::kWhole) {
     if (!upload->answered) relay->wait_at_most(relay->core.options.waits.response);  // counted from the end of the request
-    watch_client(relay, from);
+    relay->unwatched = &from;
   }
   // Upstream would wait for the rest for ever. Where nothing was answered yet, the exchange answers 400 once its wait for upstream breaks.
   if (upload->end == CopyEnd::kMalformed && !upload->answered) {
@@ -210,6 +201,10 @@ Task<ExchangeEnd> carry_response(std::shared_ptr<Relay> relay, const RequestCont
     upstream.reader.consume(**length);
     mask_echo(context, *head);
     if (head->status == 101 && !context.websocket_upgrade) co_return ExchangeEnd::kAbort;
+    if (head->status == 101 && context.websocket && !websocket::check_accepted(*head, *context.websocket).ok()) {
+      relay->observe(EndpointResult::kTransportFailed, context.decision.endpoint);
+      co_return ExchangeEnd::kBadGateway;
+    }
     if (plan->until_end) {
       head->fields.remove("connection");
       head->fields.add("Connection", "close");
@@ -269,7 +264,7 @@ Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context
     upload->running = true;
     asio::co_spawn(*relay->core.io, upload_body(relay, upload, client.reader, upstream.stream, context.framing), asio::detached);
   } else {
-    watch_client(relay, client.reader);
+    relay->unwatched = &client.reader;
   }
   // With its last bytes on their way a request is over: a policy that no longer allows it has nothing left to cut.
   const std::function<void()> complete = [&] {
@@ -300,6 +295,7 @@ Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context
     co_await upload->finished.wait();
   }
   if (upload->end != CopyEnd::kWhole && end == ExchangeEnd::kNext) end = ExchangeEnd::kClose;
+  relay->unwatched = nullptr;
   relay->exchange.reset();
   co_return end;
 }
@@ -330,7 +326,7 @@ Task<void> http_loop(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& 
   const auto forget = [&relay] { relay->wait_for_ever(); };
   while (true) {
     auto raw = co_await read_head(relay, from_client);
-    RequestContext context{*relay, tls, {}, {}, {}, {}, {}, {}, false, false, false, {}, {}, {}};
+    RequestContext context{*relay, tls, {}, {}, {}, {}, {}, {}, false, {}, false, false, {}, {}, {}};
     std::optional<RequestRefusal> refusal;
     if (!raw.ok() && absl::IsUnavailable(raw.status())) co_return relay->close();
     if (raw.ok() && !*raw) break;
@@ -353,6 +349,10 @@ Task<void> http_loop(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& 
     const auto end = co_await exchange(relay, context, Side{client, from_client}, Side{upstream, from_upstream});
     if (end == ExchangeEnd::kUpgraded) {
       relay->wait_for_ever();
+      if (context.websocket) {
+        co_await websocket_relay(relay, pin(context), client, from_client, upstream, from_upstream, tls);
+        co_return;
+      }
       co_await raw_relay(relay, client, from_client, upstream, from_upstream);
       co_return;
     }
@@ -365,6 +365,15 @@ Task<void> http_loop(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& 
 }
 
 }  // namespace
+
+void watch_client(const std::shared_ptr<Relay>& relay) {
+  auto* client = std::exchange(relay->unwatched, nullptr);
+  if (client == nullptr) return;
+  client->read_ahead(*relay->core.io, [relay](bool broken) {
+    if (broken) return relay->close();
+    relay->watch_half_closed();
+  });
+}
 
 Task<void> http_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream,
                       bool tls) {

@@ -46,7 +46,8 @@ Task<std::optional<SpliceEnd>> splice_rest(std::shared_ptr<Relay> relay, std::sh
   };
   const std::function<void(std::size_t)> moved = [&state, &direction](std::size_t count) { note(*state, direction, count); };
   const auto end = co_await splice.run(moved);
-  splice.close();  // or the end of the stream would not be the end of the socket
+  // Its duplicates would keep the socket open behind the end of the stream, and its place is another's from here on.
+  std::erase_if(state->splices, [&splice](const auto& one) { return one.get() == &splice; });
   co_return end;
 }
 
@@ -96,7 +97,8 @@ Task<void> pump(std::shared_ptr<Relay> relay, std::shared_ptr<RawState> state, D
 
 Task<void> raw_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream) {
   const auto state = std::make_shared<RawState>(*relay);
-  const bool plain = relay->connection.inspection == policy::Inspection::raw;  // otherwise TLS may lie between the streams and the sockets
+  // Otherwise TLS lies between the streams and the sockets.
+  const bool plain = dynamic_cast<CarrierStream*>(&client) != nullptr && dynamic_cast<CarrierStream*>(&upstream) != nullptr;
   ByteStream* near = plain ? relay->client.get() : nullptr;
   ByteStream* far = plain ? relay->upstream.get() : nullptr;
   auto& counters = relay->core.counters;

@@ -51,11 +51,13 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::optional<std::pair<std::string, DenialId>> explained;  ///< a denied open that is only answered: reason and id
   std::uint64_t progress = 0;                                 ///< chunks carried towards the workload
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();  ///< of the present wait
+  Reader* unwatched = nullptr;  ///< of a client whose response is awaited: the next sweep begins to watch it
   bool idle = false;      ///< between two requests: its deadline ends it in order
   bool draining = false;  ///< this side was ended for idleness
   bool closed = false;
   bool stale = false;  ///< closed because a generation ended it
   std::optional<asio::steady_timer> half_closed;
+  std::function<void()> on_stale;  ///< how a session ends that a new policy no longer admits; empty: by `close`
   std::function<void()> on_close;  ///< whoever holds more of the two sockets than the streams lets go of it
 
   [[nodiscard]] policy::Destination destination() const { return {host, port.value, {binary, ancestors, cmdline_paths}}; }
@@ -98,6 +100,12 @@ inline constexpr std::chrono::seconds kLinger{2};  ///< for the peer to take an 
 Task<void> raw_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream);
 Task<void> http_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream,
                       bool tls);
+/// A WebSocket session whose client's messages are judged, from the 101 to its end. `upgrade`: the request that opened it.
+Task<void> websocket_relay(std::shared_ptr<Relay> relay, OpenExchange upgrade, AsyncStream& client, Reader& from_client,
+                           AsyncStream& upstream, Reader& from_upstream, bool tls);
+/// Watches a client that has nothing more to say while its response is awaited: one that breaks ends the relay at once, one that ended its
+/// direction ends it when no byte comes down for a while. Not from the first moment on, since most responses come before anybody leaves.
+void watch_client(const std::shared_ptr<Relay>& relay);
 /// Reads until the class is known. kUndecided: the stream ended or time is up.
 Task<FirstBytes> detect(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, std::chrono::milliseconds wait);
 /// Ends the direction towards the peer and waits until it has had time to read what was sent.

@@ -1,7 +1,9 @@
 #include "isolation/boundary/socket_passing.hpp"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -13,6 +15,8 @@
 
 namespace openshell::boundary {
 namespace {
+
+constexpr std::size_t kHeaderBytes = 1 + kTicketBytes + 4;  // kind, ticket, length
 
 union Control {
   cmsghdr align;
@@ -27,55 +31,114 @@ int option(int socket, int level, int name) {
 
 }  // namespace
 
-absl::Status pass_socket(int connection, std::string_view ticket, int socket) {
-  if (ticket.size() != kTicketBytes) return absl::InvalidArgumentError("a hand-over ticket has 36 bytes");
+void widen_line(int connection) {
+  const int wanted = 1 << 20;
+  ::setsockopt(connection, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted);
+}
+
+bool line_is_busy(int connection) {
+  int waiting = 0;
+  return ::ioctl(connection, SIOCOUTQ, &waiting) == 0 && waiting > kMaxWaitingOpens;
+}
+
+absl::Status send_line(int connection, LineKind kind, std::string_view ticket, std::string_view payload, int socket) {
+  if (ticket.size() != kTicketBytes) return absl::InvalidArgumentError("a ticket of the line has 36 bytes");
+  if (payload.size() > kMaxLinePayload) return absl::InvalidArgumentError("a payload of the line is too long");
+  std::string bytes;
+  bytes.reserve(kHeaderBytes + payload.size());
+  bytes += static_cast<char>(kind);
+  bytes += ticket;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(payload.size() >> shift & 0xff);
+  bytes += payload;
   Control control{};
-  iovec part{const_cast<char*>(ticket.data()), ticket.size()};
+  iovec part{bytes.data(), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof socket);
-  std::memcpy(CMSG_DATA(header), &socket, sizeof socket);
+  if (socket >= 0) {
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = control.bytes.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof socket);
+    std::memcpy(CMSG_DATA(header), &socket, sizeof socket);
+  }
   ssize_t sent = 0;
   do {
     sent = ::sendmsg(connection, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
-  if (sent == static_cast<ssize_t>(kTicketBytes)) return absl::OkStatus();
-  return absl::UnavailableError(fmt::format("a relay socket was not taken: {}", sent < 0 ? std::strerror(errno) : "short write"));
+  if (sent == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
+  return absl::UnavailableError(fmt::format("the line does not take a message: {}", sent < 0 ? std::strerror(errno) : "short write"));
 }
 
-absl::StatusOr<PassedSocket> receive_socket(int connection) {
+absl::StatusOr<std::optional<LineMessage>> LineDecoder::more() const {
+  // The kernel ends a read behind the message that carries a descriptor: one may be waited with, for the rest of its message.
+  if (sockets_.size() > 1 || (buffer_.empty() && !sockets_.empty()))
+    return absl::InvalidArgumentError("the line carried a socket that no message announced");
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<LineMessage>> LineDecoder::next() {
+  if (buffer_.size() < kHeaderBytes) return more();
+  LineMessage out;
+  out.kind = static_cast<LineKind>(buffer_[0]);
+  switch (out.kind) {
+    case LineKind::open:
+    case LineKind::decision:
+    case LineKind::socket:
+    case LineKind::over:
+      break;
+    default:
+      return absl::InvalidArgumentError("the line carried an unknown message");
+  }
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<unsigned char>(buffer_[1 + kTicketBytes + i]);
+  if (length > kMaxLinePayload) return absl::InvalidArgumentError("the line carried a message that is too long");
+  if (buffer_.size() < kHeaderBytes + length) return more();
+  out.ticket = buffer_.substr(1, kTicketBytes);
+  out.payload = buffer_.substr(kHeaderBytes, length);
+  buffer_.erase(0, kHeaderBytes + length);
+  const bool socket = out.kind == LineKind::socket;
+  if (socket && sockets_.empty()) return absl::InvalidArgumentError("the line announced a socket that did not come");
+  if (socket) {
+    out.socket = std::move(sockets_.front());
+    sockets_.pop_front();
+  }
+  return out;
+}
+
+absl::Status receive_line(int connection, LineDecoder& decoder) {
+  std::array<char, 16'384> bytes;
   Control control{};
-  PassedSocket out;
-  out.ticket.resize(kTicketBytes);
-  iovec part{out.ticket.data(), out.ticket.size()};
+  iovec part{bytes.data(), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
+  message.msg_controllen = CMSG_LEN(sizeof(int));  // CMSG_SPACE has room for two
   ssize_t count = 0;
   do {
     count = ::recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
   } while (count < 0 && errno == EINTR);
-  if (count == 0) return absl::UnavailableError("the hand-over connection ended");
-  if (count < 0) return absl::UnavailableError(fmt::format("the hand-over connection failed: {}", std::strerror(errno)));
+  if (count < 0 && errno == EAGAIN) return absl::OkStatus();
+  if (count == 0) return absl::UnavailableError("the line ended");
+  if (count < 0) return absl::UnavailableError(fmt::format("the line failed: {}", std::strerror(errno)));
+  bool came = false;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int))) continue;
     int fd = -1;
     std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    out.socket.reset(fd);
+    decoder.add_socket(isolation::FileDescriptor{fd});
+    came = true;
   }
-  const bool truncated = (message.msg_flags & MSG_CTRUNC) != 0;  // more than one, or no room in our own table
-  if (count != static_cast<ssize_t>(kTicketBytes) || (truncated && out.socket.valid()) || (!truncated && !out.socket.valid())) {
-    return absl::InvalidArgumentError("the hand-over connection carried something else than one socket");
+  // More than one in a message, which no honest peer sends, or no room in our own table: then its place is kept.
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    if (came) return absl::UnavailableError("the line carried more than one socket in a message");
+    decoder.add_socket({});
   }
-  return out;
+  decoder.append({bytes.data(), static_cast<std::size_t>(count)});
+  return absl::OkStatus();
 }
 
 absl::Status check_relay_socket(int socket) {

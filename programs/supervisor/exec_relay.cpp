@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "exec.pb.h"
+#include "programs/supervisor/process_session.hpp"
 #include "programs/supervisor/terminal_resizer.hpp"
 
 namespace openshell::supervisor {
@@ -269,25 +270,15 @@ void ExecRelay::opened(absl::StatusOr<Opened> result, const boundary::ExecSpec& 
 }
 
 void ExecRelay::refuse(const boundary::Error& error) {
-  switch (error.kind) {
-    case boundary::ErrorKind::invalid:
-    case boundary::ErrorKind::denied:
-      return finish_with_failure(wire::Failure::INVALID, error.message);
-    case boundary::ErrorKind::terminated:
-      return finish_with_failure(wire::Failure::UNAVAILABLE, error.message);
-    case boundary::ErrorKind::unavailable: {
-      const bool used_up = error.message.find("exhausted") != std::string::npos || error.message.find("limit") != std::string::npos;
-      return finish_with_failure(used_up ? wire::Failure::EXHAUSTED : wire::Failure::UNAVAILABLE, error.message);
-    }
-    case boundary::ErrorKind::process:
-      break;
-  }
+  const auto why = exec_refusal(error);
+  if (absl::IsInvalidArgument(why)) return finish_with_failure(wire::Failure::INVALID, error.message);
+  if (absl::IsUnavailable(why)) return finish_with_failure(wire::Failure::UNAVAILABLE, error.message);
+  if (absl::IsResourceExhausted(why)) return finish_with_failure(wire::Failure::EXHAUSTED, error.message);
   // The program could not be started: no failure of the call, but what a shell would say.
   wire::ToGateway message;
   message.set_stderr("openshell: " + printable(error.message) + "\n");
   send(message);
-  const bool no_program = error.message.find("shell") != std::string::npos || error.message.find("No such file") != std::string::npos;
-  finish_with_exit(no_program ? 127 : 126);
+  finish_with_exit(absl::IsNotFound(why) ? 127 : 126);
 }
 
 void ExecRelay::feed_stdin() {

@@ -1,8 +1,6 @@
 #include "programs/supervisor/handover_line.hpp"
 
-#include <openssl/bio.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
@@ -10,7 +8,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "isolation/boundary/socket_passing.hpp"
+#include "isolation/boundary/framing.hpp"
+#include "isolation/unix_address.hpp"
+#include "pki/certificate.hpp"
 
 namespace openshell::supervisor {
 namespace {
@@ -34,11 +33,6 @@ struct Freed {
 };
 using Context = std::unique_ptr<SSL_CTX, Freed<SSL_CTX, SSL_CTX_free>>;
 using Session = std::unique_ptr<SSL, Freed<SSL, SSL_free>>;
-using Bio = std::unique_ptr<BIO, Freed<BIO, BIO_free_all>>;
-using Certificate = std::unique_ptr<X509, Freed<X509, X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, EVP_PKEY_free>>;
-
-Bio reading(std::string_view text) { return Bio{BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))}; }
 
 absl::Status tls_error(const char* what) {
   const auto code = ERR_get_error();
@@ -48,29 +42,81 @@ absl::Status tls_error(const char* what) {
 }
 
 bool add_trust(SSL_CTX* context, const std::string& pem) {
-  const auto bio = reading(pem);
-  const Certificate anchor{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)};
-  return anchor && X509_STORE_add_cert(SSL_CTX_get_cert_store(context), anchor.get()) == 1;
+  const auto anchor = pki::Certificate::from_pem(pem);
+  return anchor.ok() && X509_STORE_add_cert(SSL_CTX_get_cert_store(context), anchor->native()) == 1;
 }
 
 bool use_identity(SSL_CTX* context, const boundary::Descriptor& descriptor) {
-  const auto chain = reading(descriptor.tls_client_certificate_pem);
-  const Certificate leaf{PEM_read_bio_X509(chain.get(), nullptr, nullptr, nullptr)};
-  const auto pem = reading(descriptor.tls_client_private_key_pem.reveal());
-  const Key key{PEM_read_bio_PrivateKey(pem.get(), nullptr, nullptr, nullptr)};
-  return leaf && key && SSL_CTX_use_certificate(context, leaf.get()) == 1 && SSL_CTX_use_PrivateKey(context, key.get()) == 1;
+  const auto leaf = pki::Certificate::from_pem(descriptor.tls_client_certificate_pem);
+  const auto key = pki::PrivateKey::from_pem(descriptor.tls_client_private_key_pem);
+  return leaf.ok() && key.ok() && SSL_CTX_use_certificate(context, leaf->native()) == 1 &&
+         SSL_CTX_use_PrivateKey(context, key->native()) == 1;
 }
 
 }  // namespace
 
-std::shared_ptr<HandoverLine> HandoverLine::start(const boundary::Descriptor& descriptor) {
+/// One open as a stream: its decision is written, and its end is read.
+class HandoverLine::Call final : public egress::ByteStream {
+ public:
+  Call(std::weak_ptr<HandoverLine> line, std::uint64_t connection, std::string ticket)
+      : line_{std::move(line)}, connection_{connection}, ticket_{std::move(ticket)} {}
+
+  void write(std::string bytes, WriteDone done) override {
+    const auto line = line_.lock();
+    done(line ? line->decide(connection_, ticket_, bytes) : absl::UnavailableError("the line to the sandbox is gone"));
+  }
+  void read(ReadDone done) override {
+    std::unique_lock lock{mutex_};
+    if (!end_) {
+      waiting_ = std::move(done);
+      return;
+    }
+    auto end = *end_;
+    lock.unlock();
+    answer(std::move(done), end);
+  }
+  void shutdown_write() override {}
+  void reset() override { ended(absl::AbortedError("the stream was reset")); }
+
+  void ended(const absl::Status& status) {
+    std::unique_lock lock{mutex_};
+    if (end_) return;
+    end_ = status;
+    auto done = std::exchange(waiting_, nullptr);
+    lock.unlock();
+    if (done) answer(std::move(done), status);
+  }
+
+ private:
+  static void answer(ReadDone done, const absl::Status& end) {
+    if (end.ok()) return done(std::string{});
+    done(end);
+  }
+
+  const std::weak_ptr<HandoverLine> line_;
+  const std::uint64_t connection_;
+  const std::string ticket_;
+  std::mutex mutex_;
+  std::optional<absl::Status> end_;
+  ReadDone waiting_;
+};
+
+std::shared_ptr<HandoverLine> HandoverLine::make(const boundary::Descriptor& descriptor, Watch watch, Opened opened) {
   const auto* transport = std::get_if<boundary::UnixTransport>(&descriptor.transport);
   if (transport == nullptr) return nullptr;
-  return std::shared_ptr<HandoverLine>{new HandoverLine{descriptor, transport->socket_path}};
+  return std::shared_ptr<HandoverLine>{new HandoverLine{descriptor, transport->socket_path, std::move(watch), std::move(opened)}};
 }
 
-HandoverLine::HandoverLine(const boundary::Descriptor& descriptor, std::string path)
-    : path_{std::move(path)}, descriptor_{descriptor}, stop_{::eventfd(0, EFD_CLOEXEC)}, thread_{[this] { run(); }} {}
+HandoverLine::HandoverLine(const boundary::Descriptor& descriptor, std::string path, Watch watch, Opened opened)
+    : path_{std::move(path)},
+      descriptor_{descriptor},
+      watch_{std::move(watch)},
+      opened_{std::move(opened)},
+      stop_{::eventfd(0, EFD_CLOEXEC)} {}
+
+void HandoverLine::start() {
+  thread_ = std::thread{[this] { run(); }};
+}
 
 HandoverLine::~HandoverLine() { stop(); }
 
@@ -99,12 +145,20 @@ void HandoverLine::run() {
     auto connection = connect();
     if (connection.ok()) {
       wait = kFirstPause;
-      up_ = true;
-      serve(connection->get());
       {
         const std::lock_guard lock{mutex_};
+        socket_ = connection->get();
+        ++connection_;
+        up_ = true;
+      }
+      watch_connection(connection->get());
+      wait_for_end(connection->get());
+      {
+        const std::lock_guard lock{mutex_};
+        socket_ = -1;
         up_ = false;
       }
+      ::shutdown(connection->get(), SHUT_RDWR);  // whoever watches it sees that
       fail_all(absl::UnavailableError("the hand-over connection broke"));
     }
     if (pause(wait)) return;
@@ -121,15 +175,12 @@ bool HandoverLine::pause(std::chrono::milliseconds time) {
 absl::StatusOr<isolation::FileDescriptor> HandoverLine::connect() {
   isolation::FileDescriptor fd{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   if (!fd.valid()) return absl::ErrnoToStatus(errno, "hand-over connection");
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path_.size() >= sizeof address.sun_path) return absl::InvalidArgumentError("hand-over connection: the socket path is too long");
-  path_.copy(address.sun_path, path_.size());
+  const auto address = isolation::unix_address(path_);
+  if (!address.ok()) return address.status();
   const timeval limit{kHandshakeDeadline.count(), 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return absl::ErrnoToStatus(errno, "hand-over connection");
+  if (::connect(fd.get(), address->get(), address->length) != 0) return absl::ErrnoToStatus(errno, "hand-over connection");
   if (auto status = handshake(fd.get()); !status.ok()) return status;
   return fd;
 }
@@ -159,37 +210,109 @@ absl::Status HandoverLine::handshake(int fd) {
   SSL_get0_alpn_selected(session.get(), &chosen, &length);
   const std::string_view spoken{reinterpret_cast<const char*>(chosen), length};
   if (spoken != boundary::kHandoverAlpn) return absl::UnavailableError("hand-over connection: the runtime does not know it");
+  boundary::widen_line(fd);
   return absl::OkStatus();  // no close_notify: from here on the socket carries messages
 }
 
-void HandoverLine::serve(int fd) {
+void HandoverLine::watch_connection(int fd) {
+  watch_(fd, [weak = weak_from_this(), number = connection_, decoder = std::make_unique<boundary::LineDecoder>()](int readable) {
+    const auto line = weak.lock();
+    if (!line) return false;
+    const auto status = line->take(readable, number, *decoder);
+    if (status.ok()) return true;
+    if (line->is_current(number)) spdlog::warn("{}", std::string{status.message()});
+    ::shutdown(readable, SHUT_RDWR);  // the line's thread sees that
+    return false;
+  });
+}
+
+/// Until the connection is shut down, by whichever end, or this line is to stop.
+void HandoverLine::wait_for_end(int fd) {
   while (true) {
     bool any = false;
     {
       const std::lock_guard lock{mutex_};
       any = !waiting_.empty();
     }
-    std::array<pollfd, 2> entries{{{fd, POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
+    std::array<pollfd, 2> entries{{{fd, 0, 0}, {stop_.get(), POLLIN, 0}}};
     // Something may come to be expected during the wait, hence always a tick.
     const auto tick = any ? kExpiryTick : kIdleTick;
     if (::poll(entries.data(), entries.size(), static_cast<int>(tick.count())) < 0 && errno != EINTR) return;
-    if (entries[1].revents != 0) return;
+    if (entries[0].revents != 0 || entries[1].revents != 0) return;
     expire(Clock::now());
-    if (entries[0].revents == 0) continue;
-    auto passed = boundary::receive_socket(fd);
-    if (!passed.ok()) {
-      spdlog::warn("{}", std::string{passed.status().message()});
-      return;
-    }
-    if (!passed->socket.valid()) {
-      arrived(std::move(passed->ticket), absl::ResourceExhaustedError("no descriptor is left for a relay"));
-    } else if (auto status = boundary::check_relay_socket(passed->socket.get()); !status.ok()) {
-      spdlog::warn("{}", std::string{status.message()});
-      arrived(std::move(passed->ticket), std::move(status));
-    } else {
-      arrived(std::move(passed->ticket), std::move(passed->socket));
+  }
+}
+
+bool HandoverLine::is_current(std::uint64_t connection) {
+  const std::lock_guard lock{mutex_};
+  return socket_ >= 0 && connection_ == connection;
+}
+
+absl::Status HandoverLine::take(int fd, std::uint64_t connection, boundary::LineDecoder& decoder) {
+  if (auto status = boundary::receive_line(fd, decoder); !status.ok()) return status;
+  while (true) {
+    auto message = decoder.next();
+    if (!message.ok()) return message.status();
+    if (!*message) return absl::OkStatus();
+    switch ((*message)->kind) {
+      case boundary::LineKind::open:
+        take_open(connection, (*message)->ticket, (*message)->payload);
+        break;
+      case boundary::LineKind::socket:
+        take_socket(std::move((*message)->ticket), std::move((*message)->socket));
+        break;
+      case boundary::LineKind::over:
+        if (const auto call = end_call((*message)->ticket))
+          call->ended((*message)->payload.empty() ? absl::OkStatus() : absl::UnavailableError((*message)->payload));
+        break;
+      case boundary::LineKind::decision:
+        return absl::InvalidArgumentError("the sandbox decides nothing");
     }
   }
+}
+
+void HandoverLine::take_open(std::uint64_t connection, const std::string& ticket, const std::string& payload) {
+  auto response = boundary::decode_response(payload);
+  auto* open = response.ok() ? std::get_if<boundary::NetworkConnected>(&response->response) : nullptr;
+  if (open == nullptr) {
+    const auto frame = boundary::encode_process_frame(boundary::Channel::tcp_decision,
+                                                      boundary::encode_open_decision(boundary::OpenDecision::mediation_unavailable));
+    decide(connection, ticket, frame).IgnoreError();
+    return;
+  }
+  auto call = std::make_shared<Call>(weak_from_this(), connection, ticket);
+  {
+    const std::lock_guard lock{mutex_};
+    if (socket_ < 0 || connection_ != connection) return;  // the runtime has refused it when the line broke
+    calls_.insert_or_assign(ticket, call);
+  }
+  opened_(ticket, std::move(*open), std::move(call));
+}
+
+void HandoverLine::take_socket(std::string ticket, isolation::FileDescriptor socket) {
+  absl::Status status =
+      socket.valid() ? boundary::check_relay_socket(socket.get()) : absl::ResourceExhaustedError("no descriptor is left for a relay");
+  if (const auto call = end_call(ticket)) call->ended(status);
+  if (status.ok()) return arrived(std::move(ticket), std::move(socket));
+  spdlog::warn("{}", std::string{status.message()});
+  arrived(std::move(ticket), std::move(status));
+}
+
+std::shared_ptr<HandoverLine::Call> HandoverLine::end_call(const std::string& ticket) {
+  const std::lock_guard lock{mutex_};
+  const auto found = calls_.find(ticket);
+  if (found == calls_.end()) return nullptr;
+  auto call = found->second.lock();
+  calls_.erase(found);
+  return call;
+}
+
+absl::Status HandoverLine::decide(std::uint64_t connection, const std::string& ticket, const std::string& frame) {
+  const std::lock_guard lock{mutex_};
+  if (socket_ < 0 || connection_ != connection) return absl::UnavailableError("the line to the sandbox is gone");
+  auto status = boundary::send_line(socket_, boundary::LineKind::decision, ticket, frame);
+  if (absl::IsUnavailable(status)) ::shutdown(socket_, SHUT_RDWR);  // the thread sees it
+  return status;
 }
 
 void HandoverLine::arrived(std::string ticket, absl::StatusOr<isolation::FileDescriptor> socket) {
@@ -217,11 +340,16 @@ void HandoverLine::expire(Clock::time_point now) {
 
 void HandoverLine::fail_all(const absl::Status& why) {
   std::map<std::string, Waiting> all;
+  std::map<std::string, std::weak_ptr<Call>> calls;
   {
     const std::lock_guard lock{mutex_};
     all.swap(waiting_);
+    calls.swap(calls_);
   }
   for (auto& [ticket, entry] : all) entry.done(why);
+  for (auto& [ticket, weak] : calls) {
+    if (const auto call = weak.lock()) call->ended(why);
+  }
 }
 
 }  // namespace openshell::supervisor

@@ -27,6 +27,7 @@ constexpr std::size_t kMaxMessageBytes = 120;
 constexpr int kKeptFiles = 3;
 constexpr std::size_t kMaxFileBytes =
     64 << 20;  // of one day's file: a workload that is refused a thousand times a second must not fill the host's disk
+constexpr std::size_t kMaxWriteBytes = 64 * 1024;  // of lines that go to the file in one piece
 constexpr const char* kOcsfTarget = "ocsf";
 
 std::string timestamp(Clock::time_point at) {
@@ -51,7 +52,7 @@ const char* level_word(spdlog::level::level_enum level) {
   }
 }
 
-/// One line a write, so that lines of several threads never mix; a new file each day (UTC), the newest three are kept.
+/// Whole lines a write, so that lines of several threads never mix; a new file each day (UTC), the newest three are kept.
 class DailyFile {
  public:
   explicit DailyFile(std::string directory) : directory_{std::move(directory)} {}
@@ -70,15 +71,16 @@ class DailyFile {
     return fd_ >= 0;
   }
 
-  void write(const std::string& line, Clock::time_point at) {
+  /// All lines of one day.
+  void write(const std::string& lines, Clock::time_point at) {
     const std::lock_guard lock{mutex_};
     if (const auto now = day(at); now != today_) open(now);
-    if (bytes_ + line.size() > kMaxFileBytes) {
+    if (bytes_ + lines.size() > kMaxFileBytes) {
       if (!std::exchange(full_, true))
         append(timestamp(at) + " WARN supervisor: this file has reached its limit; lines until midnight are left out\n");
       return;
     }
-    append(line);
+    append(lines);
   }
 
  private:
@@ -265,18 +267,32 @@ bool admitted(const egress::ActivityEvent& event) {
 
 }  // namespace
 
-void log_event(const egress::ActivityEvent& event) {
+void log_events(const std::vector<egress::ActivityEvent>& events) {
   auto& out = outlets();
-  const auto text = shorthand(event);
-  const auto at = event.at == Clock::time_point{} ? Clock::now() : event.at;
-  const auto line = timestamp(at) + " OCSF " + text + '\n';
-  if (out.console <= spdlog::level::info) to_console(line);
-  if (out.file) out.file->write(line, at);
-  if (!out.queue || !admitted(event)) return;
-  LogLine pushed{at, "OCSF", kOcsfTarget, text, {}};
-  const bool denied = !event.denial_id.empty();
-  if (denied) pushed.fields.emplace("denial_id", event.denial_id.str());
-  out.queue->push(std::move(pushed), denied);
+  std::string lines;
+  std::chrono::sys_days today{};
+  Clock::time_point last{};
+  const auto write = [&] {
+    if (out.file && !lines.empty()) out.file->write(std::exchange(lines, {}), last);
+  };
+  for (const auto& event : events) {
+    auto text = shorthand(event);
+    const auto at = event.at == Clock::time_point{} ? Clock::now() : event.at;
+    if (const auto date = std::chrono::floor<std::chrono::days>(at); date != today || lines.size() > kMaxWriteBytes) {
+      write();
+      today = date;
+    }
+    last = at;
+    auto line = timestamp(at) + " OCSF " + text + '\n';
+    if (out.console <= spdlog::level::info) to_console(line);
+    lines += line;
+    if (!out.queue || !admitted(event)) continue;
+    LogLine pushed{at, "OCSF", kOcsfTarget, std::move(text), {}};
+    const bool denied = !event.denial_id.empty();
+    if (denied) pushed.fields.emplace("denial_id", event.denial_id.str());
+    out.queue->push(std::move(pushed), denied);
+  }
+  write();
 }
 
 void start_logging(const LoggingOptions& options, std::shared_ptr<LogQueue> queue) {

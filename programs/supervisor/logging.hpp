@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/supervisor/log_queue.hpp"
 #include "egress/events.hpp"
@@ -20,9 +21,9 @@ struct LoggingOptions {
 /// cannot be opened the log goes to standard error only, with one warning.
 void start_logging(const LoggingOptions& options, std::shared_ptr<LogQueue> queue);
 
-/// Writes one event of the data plane: a shorthand line into the file, on standard error and to the gateway. A denied event is pushed at
-/// once and carries its `denial_id`. [LOG rows; decisions 14, 50]
-void log_event(const egress::ActivityEvent& event);
+/// Writes events of the data plane in their order: a shorthand line each into the file, on standard error and to the gateway. A denied
+/// event is pushed at once and carries its `denial_id`. [LOG rows; decisions 14, 50]
+void log_events(const std::vector<egress::ActivityEvent>& events);
 
 /// `NET:OPEN [MED] DENIED /usr/bin/wget(71) -> mirror.test:443 [policy:- engine:opa] [reason:no matching policy]`
 [[nodiscard]] std::string shorthand(const egress::ActivityEvent& event);

@@ -513,7 +513,6 @@ void MainSession::exited(int code) { impl_->exited(code); }
 void MainSession::acknowledged() { impl_->acknowledged(); }
 void MainSession::drain(std::function<void()> done) { impl_->drain(std::move(done)); }
 void MainSession::close(const std::string& reason) { impl_->close(reason); }
-bool MainSession::has_terminal() const { return impl_->terminal; }
 
 absl::StatusOr<std::shared_ptr<MainAttachment>> MainSession::attach() {
   auto number = impl_->attach();

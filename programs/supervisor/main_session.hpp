@@ -29,7 +29,7 @@ class MainAttachment;
 ///
 /// Exit: behind all output, and only when the gateway has acknowledged it (`acknowledged`). Output and exit stay here for later clients;
 /// what a declared attachment changes is that the end of the sandbox waits for it (`drain`).
-class MainSession : public std::enable_shared_from_this<MainSession> {
+class MainSession {
  public:
   struct Limits {
     std::size_t retained_bytes = 1'048'576;
@@ -56,8 +56,6 @@ class MainSession : public std::enable_shared_from_this<MainSession> {
   void drain(std::function<void()> done);
   /// No main ever, or no more: attachments fail with this reason.
   void close(const std::string& reason);
-
-  [[nodiscard]] bool has_terminal() const;
 
   /// A follower from the oldest retained output on, also after the exit. FailedPrecondition with the reason: main never ran, or is lost.
   absl::StatusOr<std::shared_ptr<MainAttachment>> attach();

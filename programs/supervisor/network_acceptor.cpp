@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "egress/engine.hpp"
+#include "isolation/boundary/framing.hpp"
 #include "programs/supervisor/decided_stream.hpp"
 
 namespace openshell::supervisor {
@@ -73,18 +74,15 @@ std::size_t NetworkAcceptor::live() const {
   return live_;
 }
 
-std::uint64_t NetworkAcceptor::times_full() const {
-  const std::lock_guard lock{mutex_};
-  return times_full_;
-}
-
 void NetworkAcceptor::fill() {
+  const auto wanted = handover_ ? limits_.beside_line : limits_.waiting;
   while (true) {
     {
       const std::lock_guard lock{mutex_};
-      if (stopped_ || paused_ || waiting_ >= limits_.waiting) return;
+      if (stopped_ || paused_ || waiting_ >= wanted) return;
       if (live_ >= limits_.streams + limits_.refusals) {
-        if (waiting_ == 0 && ++times_full_ == 1) spdlog::warn("{} mediated streams are in use or ending; further opens wait", live_);
+        if (waiting_ == 0 && !std::exchange(told_full_, true))
+          spdlog::warn("{} mediated streams are in use or ending; further opens wait", live_);
         return;
       }
       ++waiting_;
@@ -109,6 +107,20 @@ void NetworkAcceptor::accepted(const std::string& id, absl::StatusOr<Opened> ope
   if (!open.ok()) return failed(!opened.ok());
   fill();
   serve(id, *open, std::move(opened->stream));
+}
+
+void NetworkAcceptor::take(const std::string& ticket, const boundary::NetworkConnected& open, std::shared_ptr<egress::ByteStream> call) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (stopped_ || live_ >= limits_.streams + limits_.refusals) {
+      const auto decision = stopped_ ? boundary::OpenDecision::mediation_unavailable : boundary::OpenDecision::resource_exhausted;
+      call->write(boundary::encode_process_frame(boundary::Channel::tcp_decision, boundary::encode_open_decision(decision)),
+                  [](const absl::Status&) {});
+      return;
+    }
+    ++live_;
+  }
+  serve(ticket, open, std::move(call));
 }
 
 /// The accept loop pauses as a whole, since whatever failed one accept failed them all.

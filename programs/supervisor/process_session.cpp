@@ -15,22 +15,6 @@ namespace {
 constexpr std::uint32_t kLargestSide = 65'535;
 constexpr std::chrono::seconds kAdmission{30};  // an exec request that arrives later is refused
 
-absl::Status refusal_of(const boundary::Error& error) {
-  switch (error.kind) {
-    case boundary::ErrorKind::process:
-      if (error.message.find("shell") != std::string::npos || error.message.find("No such file") != std::string::npos)
-        return absl::NotFoundError(error.message);
-      return absl::PermissionDeniedError(error.message);
-    case boundary::ErrorKind::unavailable:
-      return error.message.find("limit") != std::string::npos ? absl::ResourceExhaustedError(error.message)
-                                                              : absl::UnavailableError(error.message);
-    case boundary::ErrorKind::terminated:
-      return absl::UnavailableError(error.message);
-    default:
-      return absl::InternalError(error.message);
-  }
-}
-
 boundary::ExecSpec spec_of(const ProcessRequest& request) {
   boundary::ExecSpec spec;
   if (request.runtime_helper) {
@@ -44,6 +28,22 @@ boundary::ExecSpec spec_of(const ProcessRequest& request) {
 }
 
 }  // namespace
+
+absl::Status exec_refusal(const boundary::Error& error) {
+  const auto says = [&error](std::string_view word) { return error.message.find(word) != std::string::npos; };
+  switch (error.kind) {
+    case boundary::ErrorKind::invalid:
+    case boundary::ErrorKind::denied:
+      return absl::InvalidArgumentError(error.message);
+    case boundary::ErrorKind::terminated:
+      return absl::UnavailableError(error.message);
+    case boundary::ErrorKind::unavailable:
+      return says("exhausted") || says("limit") ? absl::ResourceExhaustedError(error.message) : absl::UnavailableError(error.message);
+    case boundary::ErrorKind::process:
+      break;
+  }
+  return says("shell") || says("No such file") ? absl::NotFoundError(error.message) : absl::PermissionDeniedError(error.message);
+}
 
 TerminalSize usable_size(std::uint32_t columns, std::uint32_t rows) {
   if (columns == 0 || rows == 0) return {};
@@ -140,6 +140,11 @@ struct ProcessSession::State : std::enable_shared_from_this<State> {
     });
   }
 
+  /// Asks for the end of the whole tree, once.
+  void end() {
+    if (!std::exchange(ending, true)) call(boundary::Terminate{process.process_id});
+  }
+
   void call(boundary::Request request) {
     if (!exited) boundary->call(std::move(request), kCallDeadline, [](const absl::StatusOr<Opened>&) {});
   }
@@ -156,6 +161,7 @@ struct ProcessSession::State : std::enable_shared_from_this<State> {
   bool writing = false;
   bool input_closed = false;
   bool exited = false;
+  bool ending = false;
   bool abandoned = false;
 };
 
@@ -171,7 +177,7 @@ void ProcessSession::open(std::shared_ptr<BoundaryClient> boundary, ProcessReque
                        boundary->check_link([](bool) {});
                        return done(absl::UnavailableError("the boundary connection was lost"));
                      }
-                     if (const auto* error = std::get_if<boundary::Error>(&opened->response)) return done(refusal_of(*error));
+                     if (const auto* error = std::get_if<boundary::Error>(&opened->response)) return done(exec_refusal(*error));
                      const auto* started = std::get_if<boundary::ExecStarted>(&opened->response);
                      if (!started) return done(absl::UnavailableError("the boundary answered something else"));
                      auto state = std::make_shared<State>(boundary, *started, std::move(opened->stream));
@@ -186,12 +192,11 @@ ProcessSession::ProcessSession(std::shared_ptr<State> state) : state_{std::move(
 ProcessSession::~ProcessSession() {
   state_->post([state = state_] {
     state->abandoned = true;
-    state->call(boundary::Terminate{state->process.process_id});
+    state->end();
     state->stream->reset();
   });
 }
 
-const std::string& ProcessSession::id() const { return state_->process.process_id; }
 bool ProcessSession::has_terminal() const { return state_->process.pty; }
 
 void ProcessSession::read(ReadDone done) {
@@ -232,7 +237,7 @@ void ProcessSession::signal(boundary::ProcessSignal signal) {
 }
 
 void ProcessSession::terminate() {
-  state_->post([state = state_] { state->call(boundary::Terminate{state->process.process_id}); });
+  state_->post([state = state_] { state->end(); });
 }
 
 }  // namespace openshell::supervisor

@@ -40,11 +40,16 @@ struct ProcessRequest {
   std::optional<std::string> runtime_helper;  ///< "sftp", instead of a command; no terminal
 };
 
+/// Why the runtime starts no process, in the terms of those who asked for one. InvalidArgument: it takes no such request; NotFound: there
+/// is no such program or shell, a shell would say 127; PermissionDenied: it can not be executed, 126; ResourceExhausted: a limit is
+/// reached; Unavailable: it is ending, or asks to try again.
+absl::Status exec_refusal(const boundary::Error& error);
+
 /// An exec of the boundary. Whoever holds the session owns the process: letting go of the last reference before the exit was read ends its
 /// whole tree (SIGKILL, children that left its group or session included).
 ///
 /// Any thread. Completions run once, on any thread, also inside the call; they may call back in. One read and one write outstanding.
-class ProcessSession : public std::enable_shared_from_this<ProcessSession> {
+class ProcessSession {
  public:
   using Ready = absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<ProcessSession>>)>;
   using ReadDone = absl::AnyInvocable<void(absl::StatusOr<ProcessOutput>)>;
@@ -55,7 +60,6 @@ class ProcessSession : public std::enable_shared_from_this<ProcessSession> {
   static void open(std::shared_ptr<BoundaryClient> boundary, ProcessRequest request, Ready done);
   ~ProcessSession();
 
-  [[nodiscard]] const std::string& id() const;
   [[nodiscard]] bool has_terminal() const;
 
   /// The next output, or the exit. Nothing is read from the process before it is asked for: a slow reader slows the process, nothing is

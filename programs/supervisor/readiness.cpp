@@ -2,13 +2,13 @@
 
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <optional>
+
+#include "isolation/unix_address.hpp"
 
 namespace openshell::supervisor {
 namespace {
@@ -16,22 +16,13 @@ namespace {
 constexpr int kBacklog = 16;
 constexpr std::chrono::milliseconds kExhaustedPause{100};
 
-std::optional<sockaddr_un> address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) return std::nullopt;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return address;
-}
-
 }  // namespace
 
 std::unique_ptr<ReadinessSocket> ReadinessSocket::open(const std::string& path) {
-  const auto address = address_of(path);
+  const auto address = isolation::unix_address(path);
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (address) ::unlink(path.c_str());
-  if (!address || fd < 0 || ::bind(fd, reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0 ||
-      ::listen(fd, kBacklog) != 0) {
+  if (address.ok()) ::unlink(path.c_str());
+  if (!address.ok() || fd < 0 || ::bind(fd, address->get(), address->length) != 0 || ::listen(fd, kBacklog) != 0) {
     spdlog::error("the readiness socket '{}' cannot be made: {}", path, std::strerror(errno));
     if (fd >= 0) ::close(fd);
     return nullptr;
@@ -62,9 +53,9 @@ ReadinessSocket::~ReadinessSocket() {
 }
 
 bool is_ready(const std::string& path) {
-  const auto address = address_of(path);
+  const auto address = isolation::unix_address(path);
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool ready = address && fd >= 0 && ::connect(fd, reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) == 0;
+  const bool ready = address.ok() && fd >= 0 && ::connect(fd, address->get(), address->length) == 0;
   if (fd >= 0) ::close(fd);
   return ready;
 }

@@ -27,6 +27,7 @@
 #include "programs/supervisor/boundary_client.hpp"
 #include "programs/supervisor/dns_mediator.hpp"
 #include "programs/supervisor/egress_runtime.hpp"
+#include "programs/supervisor/event_log.hpp"
 #include "programs/supervisor/logging.hpp"
 #include "programs/supervisor/main_session.hpp"
 #include "programs/supervisor/network_acceptor.hpp"
@@ -160,11 +161,11 @@ int wire_result(egress::EndpointResult result) {
   return v1::ENDPOINT_RESULT_UNSPECIFIED;
 }
 
-/// What the engine emits: log lines at once, denials and results of endpoints into the queues of their actors.
+/// What the engine emits: log lines into the event log, denials and results of endpoints into the queues of their actors.
 class EgressEvents final : public egress::EventSink {
  public:
-  EgressEvents(std::shared_ptr<DenialQueue> denials, std::shared_ptr<EndpointBox> endpoints)
-      : denials_{std::move(denials)}, endpoints_{std::move(endpoints)} {}
+  EgressEvents(std::shared_ptr<EventLog> log, std::shared_ptr<DenialQueue> denials, std::shared_ptr<EndpointBox> endpoints)
+      : log_{std::move(log)}, denials_{std::move(denials)}, endpoints_{std::move(endpoints)} {}
 
   void emit(egress::Event event) noexcept override {
     try {
@@ -179,8 +180,8 @@ class EgressEvents final : public egress::EventSink {
                         {},
                         {},
                         denial->at});
-      } else if (const auto* activity = std::get_if<egress::ActivityEvent>(&event)) {
-        log_event(*activity);
+      } else if (auto* activity = std::get_if<egress::ActivityEvent>(&event)) {
+        log_->push(std::move(*activity));
       } else if (const auto* seen = std::get_if<egress::EndpointObservation>(&event)) {
         endpoints_->observe(seen->generation, {seen->policy, seen->endpoint_index}, wire_result(seen->result));
       }
@@ -189,6 +190,7 @@ class EgressEvents final : public egress::EventSink {
   }
 
  private:
+  const std::shared_ptr<EventLog> log_;
   const std::shared_ptr<DenialQueue> denials_;
   const std::shared_ptr<EndpointBox> endpoints_;
 };
@@ -255,11 +257,12 @@ class Process {
 
   absl::Status make_engine(const boundary::Descriptor& descriptor) {
     denials_ = std::make_shared<DenialQueue>();
+    event_log_ = std::make_shared<EventLog>(log_events);
     egress::EngineOptions engine;
     engine.sandbox_id = options_.sandbox_id;
     engine.state_dir = options_.state_dir;
     engine.resolvers = options_.resolvers;
-    engine.max_streams = budget_descriptors(engine.max_streams);
+    engine.max_streams = max_streams_ = budget_descriptors(engine.max_streams);
     std::string additional;
     if (!options_.additional_ca_bundle.empty()) {
       auto text = read_text(options_.additional_ca_bundle);
@@ -276,7 +279,7 @@ class Process {
     public_ca_.certificate_pem = ca->certificate().to_pem();
     public_ca_.bundle_pem = system_bundle() + public_ca_.certificate_pem + additional;
     engine.ca = std::make_shared<const pki::CertificateAuthority>(*std::move(ca));
-    auto made = egress::Engine::create(std::move(engine), std::make_shared<EgressEvents>(denials_, endpoints_));
+    auto made = egress::Engine::create(std::move(engine), std::make_shared<EgressEvents>(event_log_, denials_, endpoints_));
     if (!made.ok()) return made.status();
     engine_ = *std::move(made);
     std::optional<egress::IpAddress> host_gateway;
@@ -298,8 +301,16 @@ class Process {
 
   /// Traffic is taken from here on: the generation is published and the boundary confirmed.
   void serve() {
-    handover_ = HandoverLine::start(boundary_->descriptor());
-    acceptor_ = std::make_shared<NetworkAcceptor>(boundary_, *engine_, handover_, timers_, NetworkAcceptor::Limits{});
+    NetworkAcceptor::Limits limits;
+    limits.streams = max_streams_;
+    acceptor_ = std::make_shared<NetworkAcceptor>(boundary_, *engine_, timers_, limits);
+    handover_ = HandoverLine::make(
+        boundary_->descriptor(), [engine = engine_.get()](int fd, auto readable) { engine->watch(fd, std::move(readable)); },
+        [acceptor = std::weak_ptr{acceptor_}](const std::string& ticket, const boundary::NetworkConnected& open, auto call) {
+          if (const auto alive = acceptor.lock()) alive->take(ticket, open, std::move(call));
+        });
+    acceptor_->use_line(handover_);
+    if (handover_) handover_->start();
     acceptor_->start();
     dns_ = std::make_shared<DnsMediator>(boundary_, *engine_, timers_, DnsMediator::Limits{});
     dns_->start();
@@ -498,6 +509,7 @@ class Process {
     if (dns_) dns_->stop();
     if (engine_) engine_->shutdown();
     if (handover_) handover_->stop();
+    if (event_log_) event_log_->stop();
     flush();  // last: nothing is logged after it
     return code;
   }
@@ -560,9 +572,11 @@ class Process {
   std::shared_ptr<api::TokenSlots> tokens_;
   std::shared_ptr<api::GatewayConnection> connection_;
   std::shared_ptr<LogQueue> logs_;
+  std::shared_ptr<EventLog> event_log_;
   std::shared_ptr<DenialQueue> denials_;
   std::shared_ptr<EndpointBox> endpoints_ = std::make_shared<EndpointBox>();
   PublicCa public_ca_;
+  std::size_t max_streams_ = 0;  // as many as descriptors allow
   std::unique_ptr<egress::Engine> engine_;
   std::shared_ptr<EgressRuntime> runtime_;
   std::shared_ptr<BoundaryClient> boundary_;

@@ -9,7 +9,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include <cstring>
 #include <utility>
 
+#include "isolation/unix_address.hpp"
 #include "programs/supervisor/ssh/connection.hpp"
 
 namespace openshell::supervisor {
@@ -28,23 +28,6 @@ constexpr int kBacklog = 16;
 constexpr int kWatchMs = 500;  // while connections exist: their threads are looked after
 constexpr std::chrono::milliseconds kFirstRetry{100}, kLongestRetry{5'000};
 constexpr int kUnknownErrors = 10;
-
-struct Address {
-  sockaddr_un name{};
-  socklen_t length = 0;
-};
-
-absl::StatusOr<Address> address_of(const std::string& socket) {
-  Address out;
-  out.name.sun_family = AF_UNIX;
-  if (socket.size() < 2 || socket.size() >= sizeof out.name.sun_path)
-    return absl::InvalidArgumentError(absl::StrCat("SSH socket path '", socket, "' must have 2 to 107 bytes"));
-  std::memcpy(out.name.sun_path, socket.data(), socket.size());
-  if (socket.front() == '@') out.name.sun_path[0] = '\0';
-  const auto used = offsetof(sockaddr_un, sun_path) + socket.size() + (socket.front() == '@' ? 0 : 1);
-  out.length = static_cast<socklen_t>(used);
-  return out;
-}
 
 bool out_of_resources(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM || error == ENOSR; }
 bool of_the_network(int error) {
@@ -70,7 +53,7 @@ absl::StatusOr<std::unique_ptr<SshServer>> SshServer::start(Options options) {
 }
 
 absl::Status SshServer::listen() {
-  auto address = address_of(options_.socket);
+  auto address = isolation::unix_address(options_.socket);
   if (!address.ok()) return address.status();
   bind_ = ssh_bind_new();
   const bool no_config = false;  // nothing of the host's configuration of another server
@@ -82,8 +65,7 @@ absl::Status SshServer::listen() {
   listener_ = isolation::FileDescriptor{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   stop_ = isolation::FileDescriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   // The file gets the mode of the socket. Not by the umask, which other threads have as well.
-  if (::fchmod(listener_.get(), 0600) != 0 ||
-      ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address->name), address->length) != 0 ||
+  if (::fchmod(listener_.get(), 0600) != 0 || ::bind(listener_.get(), address->get(), address->length) != 0 ||
       ::listen(listener_.get(), kBacklog) != 0)
     return absl::UnavailableError(absl::StrCat("the SSH server cannot listen on ", options_.socket, ": ", std::strerror(errno)));
   return absl::OkStatus();
@@ -185,10 +167,10 @@ void SshServer::look_after() {
 }
 
 absl::StatusOr<isolation::FileDescriptor> dial_ssh_socket(const std::string& socket) {
-  auto address = address_of(socket);
+  auto address = isolation::unix_address(socket);
   if (!address.ok()) return address.status();
   isolation::FileDescriptor fd{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  if (!fd.valid() || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address->name), address->length) != 0)
+  if (!fd.valid() || ::connect(fd.get(), address->get(), address->length) != 0)
     return absl::UnavailableError(absl::StrCat("the SSH server cannot be reached: ", std::strerror(errno)));
   if (socket.front() != '@') return fd;
   ucred peer{};

@@ -362,7 +362,6 @@ TEST_F(ProcessSessionTest, InputInOrderAndItsEnd) {
 
 TEST_F(ProcessSessionTest, ATerminalBringsItsSizeBeforeTheFirstInstruction) {
   auto session = open({.command = "hang", .terminal = ProcessRequest::Terminal{"screen", {100, 40}}});
-  EXPECT_TRUE(session->has_terminal());
   const auto spec = runtime_->execs().at(0).spec;
   EXPECT_TRUE(spec.pty);
   EXPECT_THAT(spec.env, ::testing::ElementsAre(std::pair{"TERM", "screen"}, std::pair{"COLUMNS", "100"}, std::pair{"LINES", "40"}));

@@ -441,6 +441,7 @@ struct FakeGate final : OpenGate {
   }
   void freeze() override { log.emplace_back("freeze"); }
   void resume() override { log.emplace_back("resume"); }
+  isolation::BrokerStatistics statistics() const override { return {}; }
   std::vector<std::string> log;
 };
 

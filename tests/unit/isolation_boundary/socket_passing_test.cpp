@@ -6,8 +6,10 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <array>
+#include <cstring>
 #include <utility>
 
 namespace openshell::boundary {
@@ -41,13 +43,29 @@ Tcp tcp() {
   return out;
 }
 
+absl::Status pass(const FileDescriptor& line, const FileDescriptor& socket, std::string_view ticket = kTicket) {
+  return send_line(line.get(), LineKind::socket, ticket, "", socket.get());
+}
+
+/// The next message, or why there is none.
+absl::StatusOr<LineMessage> receive(const FileDescriptor& line, LineDecoder& decoder) {
+  while (true) {
+    auto message = decoder.next();
+    if (!message.ok()) return message.status();
+    if (*message) return std::move(**message);
+    if (auto status = receive_line(line.get(), decoder); !status.ok()) return status;
+  }
+}
+
 TEST(SocketPassing, IS_37_AConnectedTcpSocketArrivesWithItsTicket) {
   auto [near, far] = line();
+  LineDecoder decoder;
   auto pair = tcp();
-  ASSERT_TRUE(pass_socket(near.get(), kTicket, pair.server.get()).ok());
+  ASSERT_TRUE(pass(near, pair.server).ok());
   pair.server.reset();
-  auto passed = receive_socket(far.get());
+  auto passed = receive(far, decoder);
   ASSERT_TRUE(passed.ok()) << passed.status();
+  EXPECT_EQ(passed->kind, LineKind::socket);
   EXPECT_EQ(passed->ticket, kTicket);
   EXPECT_TRUE(check_relay_socket(passed->socket.get()).ok());
   EXPECT_NE(::fcntl(passed->socket.get(), F_GETFD) & FD_CLOEXEC, 0);
@@ -60,17 +78,29 @@ TEST(SocketPassing, IS_37_AConnectedTcpSocketArrivesWithItsTicket) {
   EXPECT_TRUE(check_relay_socket(passed->socket.get()).ok());
 }
 
-TEST(SocketPassing, IS_37_MessagesAreNeverMixed) {
+TEST(SocketPassing, IS_37_EachSocketKeepsItsTicketAmongOtherMessages) {
   auto [near, far] = line();
+  LineDecoder decoder;
   auto pair = tcp();
   std::string other = kTicket;
   other[0] = 'f';
-  ASSERT_TRUE(pass_socket(near.get(), kTicket, pair.server.get()).ok());
-  ASSERT_TRUE(pass_socket(near.get(), other, pair.client.get()).ok());
-  EXPECT_EQ(receive_socket(far.get())->ticket, kTicket);
-  EXPECT_EQ(receive_socket(far.get())->ticket, other);
+  ASSERT_TRUE(send_line(near.get(), LineKind::open, kTicket, "one").ok());
+  ASSERT_TRUE(pass(near, pair.server).ok());
+  ASSERT_TRUE(send_line(near.get(), LineKind::over, kTicket, "").ok());
+  ASSERT_TRUE(pass(near, pair.client, other).ok());
+  const auto client_name = pair.client.get();
+  EXPECT_EQ(receive(far, decoder)->payload, "one");
+  EXPECT_EQ(receive(far, decoder)->ticket, kTicket);
+  EXPECT_EQ(receive(far, decoder)->kind, LineKind::over);
+  auto last = receive(far, decoder);
+  EXPECT_EQ(last->ticket, other);
+  struct stat sent {
+  }, got{};
+  ASSERT_EQ(::fstat(client_name, &sent), 0);
+  ASSERT_EQ(::fstat(last->socket.get(), &got), 0);
+  EXPECT_EQ(sent.st_ino, got.st_ino);
   near.reset();
-  EXPECT_TRUE(absl::IsUnavailable(receive_socket(far.get()).status()));
+  EXPECT_TRUE(absl::IsUnavailable(receive(far, decoder).status()));
 }
 
 TEST(SocketPassing, IS_37_WhatIsNoConnectedTcpSocketIsRefused) {
@@ -84,11 +114,70 @@ TEST(SocketPassing, IS_37_WhatIsNoConnectedTcpSocketIsRefused) {
 
 TEST(SocketPassing, IS_37_AHostileSenderBreaksTheLineAndNothingElse) {
   auto [near, far] = line();
-  EXPECT_TRUE(absl::IsInvalidArgument(pass_socket(near.get(), "short", 0)));
-  ASSERT_EQ(::send(near.get(), kTicket.data(), kTicket.size(), 0), static_cast<ssize_t>(kTicket.size()));  // no descriptor
-  EXPECT_TRUE(absl::IsInvalidArgument(receive_socket(far.get()).status()));
-  ASSERT_EQ(::send(near.get(), "abc", 3, 0), 3);  // no ticket
-  EXPECT_TRUE(absl::IsInvalidArgument(receive_socket(far.get()).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(send_line(near.get(), LineKind::over, "short", "")));
+  EXPECT_TRUE(absl::IsInvalidArgument(send_line(near.get(), LineKind::over, kTicket, std::string(kMaxLinePayload + 1, 'x'))));
+  ASSERT_TRUE(send_line(near.get(), LineKind::over, kTicket, std::string(kMaxLinePayload, 'x')).ok());
+  LineDecoder decoder;
+  EXPECT_EQ(receive(far, decoder)->payload.size(), kMaxLinePayload);
+  LineDecoder without;
+  without.append("S" + kTicket + std::string(4, '\0'));  // a socket that did not come
+  EXPECT_TRUE(absl::IsInvalidArgument(without.next().status()));
+  LineDecoder unknown;
+  unknown.append("X" + kTicket + std::string(4, '\0'));
+  EXPECT_TRUE(absl::IsInvalidArgument(unknown.next().status()));
+  LineDecoder endless;
+  endless.append("O" + kTicket + std::string("\x7f\xff\xff\xff", 4));
+  EXPECT_TRUE(absl::IsInvalidArgument(endless.next().status()));
+}
+
+// A peer that passes descriptors which nobody awaits makes this process hold none of them.
+TEST(SocketPassing, IS_37_ASocketThatNoMessageAnnouncesBreaksTheLine) {
+  auto pair = tcp();
+  {
+    auto [near, far] = line();
+    ASSERT_TRUE(send_line(near.get(), LineKind::over, kTicket, "", pair.server.get()).ok());
+    LineDecoder decoder;
+    ASSERT_TRUE(receive_line(far.get(), decoder).ok());
+    EXPECT_TRUE(decoder.next().ok());
+    EXPECT_TRUE(absl::IsInvalidArgument(decoder.next().status()));
+  }
+  auto [near, far] = line();
+  std::string bytes = "S" + kTicket + std::string(4, '\0');
+  const std::array<int, 2> two{pair.server.get(), pair.client.get()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof two)> control{};
+  iovec part{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof two);
+  std::memcpy(CMSG_DATA(header), two.data(), sizeof two);
+  ASSERT_GT(::sendmsg(near.get(), &message, 0), 0);
+  const FileDescriptor before{::dup(far.get())};
+  {
+    LineDecoder decoder;
+    EXPECT_TRUE(absl::IsUnavailable(receive_line(far.get(), decoder)));
+  }
+  const FileDescriptor after{::dup(far.get())};
+  EXPECT_EQ(after.get(), before.get() + 1) << "a descriptor was left open";
+}
+
+// While its reader is slow a line takes no further opens, and still all that belongs to those under way.
+TEST(SocketPassing, IS_37_ABusyLineKeepsRoomForWhatIsUnderWay) {
+  auto [near, far] = line();
+  auto pair = tcp();
+  widen_line(near.get());
+  EXPECT_FALSE(line_is_busy(near.get()));
+  int opens = 0;
+  for (; opens < 1000 && !line_is_busy(near.get()); ++opens) {
+    ASSERT_TRUE(send_line(near.get(), LineKind::open, kTicket, std::string(2000, 'x')).ok());
+  }
+  EXPECT_GT(opens, 8);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(pass(near, pair.server).ok()) << i;
 }
 
 // A reader that does not read: the sender is told at once, and never waits.
@@ -97,7 +186,7 @@ TEST(SocketPassing, IS_37_AFullQueueIsAnErrorAtOnce) {
   auto pair = tcp();
   absl::Status last;
   int passed = 0;
-  while (passed < 100'000 && (last = pass_socket(near.get(), kTicket, pair.server.get())).ok()) ++passed;
+  while (passed < 100'000 && (last = pass(near, pair.server)).ok()) ++passed;
   EXPECT_GT(passed, 16);
   EXPECT_TRUE(absl::IsUnavailable(last)) << last;
 }
@@ -106,19 +195,20 @@ TEST(SocketPassing, IS_37_AFullQueueIsAnErrorAtOnce) {
 TEST(SocketPassing, B08_WithoutADescriptorLeftTheTicketStillArrives) {
   auto [near, far] = line();
   auto pair = tcp();
-  ASSERT_TRUE(pass_socket(near.get(), kTicket, pair.server.get()).ok());
-  ASSERT_TRUE(pass_socket(near.get(), kTicket, pair.server.get()).ok());
+  ASSERT_TRUE(pass(near, pair.server).ok());
+  ASSERT_TRUE(pass(near, pair.server).ok());
   const FileDescriptor highest{::dup(pair.client.get())};
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{static_cast<rlim_t>(highest.get()), before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const auto full = receive_socket(far.get());
+  LineDecoder decoder;
+  const auto full = receive(far, decoder);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_TRUE(full.ok()) << full.status();
   EXPECT_EQ(full->ticket, kTicket);
   EXPECT_FALSE(full->socket.valid());
-  EXPECT_TRUE(receive_socket(far.get())->socket.valid());
+  EXPECT_TRUE(receive(far, decoder)->socket.valid());
 }
 
 }  // namespace
