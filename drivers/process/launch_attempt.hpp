@@ -5,6 +5,7 @@
 #include <absl/status/statusor.h>
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <string>
 
@@ -89,7 +90,8 @@ class LaunchAttempt {
   const DriverContext& context_;
   LaunchInputs in_;
   std::string reason_ = std::string(kReasonLaunchFailed);
-  FenceFacts found_;  ///< By prove_fence.
+  FenceFacts found_;                                                    ///< By prove_fence.
+  std::future<absl::StatusOr<pki::SessionCertificates>> certificates_;  ///< Made while the sandbox's root is.
   std::atomic<bool> cancelled_ = false;
   std::mutex control_mutex_;  // cancel() and the end of run() both touch the socket
   Descriptor control_;
