@@ -48,6 +48,8 @@ class GrpcCall final : public grpc::ServerGenericBidiReactor, public internal::C
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
+  /// What runs at the end is short and never waits: no thread of another pool has to be woken for it, once for every call.
+  bool InternalInlineable() override { return true; }
 
   void pump();
   Step next_step();                                          // under the lock

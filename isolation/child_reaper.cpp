@@ -45,12 +45,20 @@ struct ChildReaper::State {
   FileDescriptor wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::mutex mutex;  ///< held over a fork, so that no child is reaped before it is known
   std::unordered_map<pid_t, OnExit> watched;
+  std::atomic<pid_t> newborn{0};  ///< of vfork_watched, not yet known: 0 or its pid
   std::mutex queue_mutex;
   std::deque<std::function<void()>> queue;
   std::atomic<std::uint64_t> orphans{0};
   std::atomic<bool> stop{false};
   struct sigaction previous {};
   std::thread thread;
+
+  void awake() const {
+    const std::uint64_t one = 1;
+    if (::write(wake.get(), &one, sizeof one) < 0) {
+      // The counter is full: it wakes all the same.
+    }
+  }
 
   void run() {
     while (!stop.load()) {
@@ -87,6 +95,8 @@ struct ChildReaper::State {
         owner = std::move(it->second);
         watched.erase(it);
         known = true;
+      } else if (pid == newborn.load()) {
+        return false;  // who watches it is about to say so
       }
       info = {};
       if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG) != 0) info = {};
@@ -108,10 +118,7 @@ ChildReaper::ChildReaper() : state_{std::make_unique<State>()} {
 
 ChildReaper::~ChildReaper() {
   state_->stop.store(true);
-  const std::uint64_t one = 1;
-  if (::write(state_->wake.get(), &one, sizeof one) < 0) {
-    // Full counter: it wakes all the same.
-  }
+  state_->awake();
   state_->thread.join();
   ::sigaction(SIGCHLD, &state_->previous, nullptr);
   g_wake_fd.store(-1);
@@ -124,15 +131,23 @@ pid_t ChildReaper::fork_watched(const std::function<pid_t()>& fork, OnExit on_ex
   return pid;
 }
 
+pid_t ChildReaper::vfork_watched(const std::function<pid_t(std::atomic<pid_t>&)>& vfork, OnExit on_exit) {
+  const pid_t pid = vfork(state_->newborn);
+  {
+    const std::lock_guard lock{state_->mutex};
+    if (pid > 0) state_->watched.emplace(pid, std::move(on_exit));
+    state_->newborn.store(0);
+  }
+  state_->awake();  // it may have ended already
+  return pid;
+}
+
 void ChildReaper::post(std::function<void()> work) {
   {
     const std::lock_guard lock{state_->queue_mutex};
     state_->queue.push_back(std::move(work));
   }
-  const std::uint64_t one = 1;
-  if (::write(state_->wake.get(), &one, sizeof one) < 0) {
-    // Full counter: it wakes all the same.
-  }
+  state_->awake();
 }
 
 std::uint64_t ChildReaper::orphans_reaped() const { return state_->orphans.load(); }

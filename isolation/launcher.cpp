@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -92,6 +93,45 @@ std::vector<char*> as_pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
+// The sanitizers keep books about a stack that a child would leave wrong.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kShareMemory = false;
+#else
+constexpr bool kShareMemory = true;
+#endif
+
+/// Where a child runs between its birth and its exec; a page that nobody may touch below it.
+class ChildStack {
+ public:
+  ChildStack() : base_{::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0)} {
+    if (base_ != MAP_FAILED && ::mprotect(base_, kGuardBytes, PROT_NONE) != 0) drop();
+  }
+  ~ChildStack() { drop(); }
+  ChildStack(const ChildStack&) = delete;
+  ChildStack& operator=(const ChildStack&) = delete;
+  /// Null: no memory.
+  [[nodiscard]] void* top() const { return base_ == MAP_FAILED ? nullptr : static_cast<char*>(base_) + kBytes; }
+
+ private:
+  static constexpr std::size_t kBytes = 128 * 1024, kGuardBytes = 4096;
+  void drop() {
+    if (base_ != MAP_FAILED) ::munmap(base_, kBytes);
+    base_ = MAP_FAILED;
+  }
+  void* base_;
+};
+
+struct Birth {
+  const ChildPlan* plan;
+  std::atomic<pid_t>* newborn;
+};
+
+int enter_child(void* argument) {
+  const auto& birth = *static_cast<const Birth*>(argument);
+  birth.newborn->store(static_cast<pid_t>(::syscall(SYS_getpid)));
+  run_child(*birth.plan);
+}
+
 FileDescriptor dev_null() { return FileDescriptor{::open("/dev/null", O_RDWR | O_CLOEXEC)}; }
 
 }  // namespace
@@ -113,6 +153,9 @@ struct Launcher::State {
   FileDescriptor listener;
   CancellationMode cancellation = CancellationMode::Killable;
   FilterProgram workload_filter;
+  FilterProgram self_protection;  ///< F2 of the last launch
+  std::vector<pid_t> protecting;  ///< the threads that it knows
+  ChildStack child_stack;
   std::atomic<std::uint64_t> next_job{1};
 
   std::mutex mutex;
@@ -122,6 +165,7 @@ struct Launcher::State {
   std::thread thread;
 
   absl::Status confine_thread();
+  absl::Status protect_threads();
   void run(std::promise<absl::Status> ready);
   void enqueue(Job job);
   void launch(Job job);
@@ -144,6 +188,17 @@ absl::Status Launcher::State::confine_thread() {
   if (!installed.ok()) return installed.status();
   listener = std::move(installed->fd);
   cancellation = installed->cancellation;
+  return absl::OkStatus();
+}
+
+/// Threads come and go, so each launch looks; building the filter takes longer than all else of a launch, so it is kept while it is true.
+absl::Status Launcher::State::protect_threads() {
+  auto threads = own_threads();
+  if (!protecting.empty() && threads == protecting) return absl::OkStatus();
+  auto built = build_self_protection_filter(::getpid(), threads);
+  if (!built.ok()) return built.status();
+  self_protection = std::move(*built);
+  protecting = std::move(threads);
   return absl::OkStatus();
 }
 
@@ -221,8 +276,7 @@ absl::StatusOr<LaunchedProcess> Launcher::State::fork_child(Job& job, const Chil
   }
   const FileDescriptor directory{::open(request.working_directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
   if (!directory) return status_of({LaunchStep::WorkingDirectory, errno}, request.program, request.working_directory);
-  auto self_protection = build_self_protection_filter(::getpid(), own_threads());
-  if (!self_protection.ok()) return self_protection.status();
+  if (auto status = protect_threads(); !status.ok()) return status;
   int pipe_ends[2];
   if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return absl::ResourceExhaustedError("no descriptor is left for a launch");
   const FileDescriptor errors{pipe_ends[0]};
@@ -247,20 +301,33 @@ absl::StatusOr<LaunchedProcess> Launcher::State::fork_child(Job& job, const Chil
   plan.job_tag = tag;
   plan.max_processes = request.max_processes.value_or(0);
   plan.max_open_files = request.max_open_files.value_or(0);
-  plan.self_protection = &*self_protection;
+  plan.self_protection = &self_protection;
   plan.workload = &workload_filter;
   plan.probe = job.probe;
   plan.probe_argument = job.probe_argument;
 
   int pidfd = -1;
-  const pid_t pid = reaper.fork_watched(
-      [&plan, &pidfd] {
-        // The raw call: no fork handlers, which could take locks, and a pidfd that belongs to this very child.
-        const auto child = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD | CLONE_PIDFD, nullptr, &pidfd, nullptr, nullptr));
-        if (child == 0) run_child(plan);
-        return child;
-      },
-      on_exit);
+  pid_t pid = -1;
+  if (plan.probe != nullptr || !kShareMemory || child_stack.top() == nullptr) {
+    pid = reaper.fork_watched(
+        [&plan, &pidfd] {
+          // The raw call: no fork handlers, which could take locks, and a pidfd that belongs to this very child.
+          const auto child = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD | CLONE_PIDFD, nullptr, &pidfd, nullptr, nullptr));
+          if (child == 0) run_child(plan);
+          return child;
+        },
+        on_exit);
+  } else {
+    // What goes on to exec needs no copy of this process: run_child touches nothing but its own stack. This thread waits, all its signals
+    // blocked.
+    pid = reaper.vfork_watched(
+        [this, &plan, &pidfd](std::atomic<pid_t>& newborn) {
+          Birth birth{&plan, &newborn};
+          return static_cast<pid_t>(
+              ::clone(enter_child, child_stack.top(), CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &pidfd));
+        },
+        on_exit);
+  }
   if (pid < 0)
     return absl::ResourceExhaustedError(absl::StrCat("failed to spawn process '", request.program, "': fork: ", std::strerror(errno)));
   LaunchedProcess process{pid, FileDescriptor{pidfd}, JobTag{tag}};

@@ -6,6 +6,7 @@
 #include <absl/status/statusor.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -87,6 +88,9 @@ class ChildReaper {
 
   /// Runs `fork` while no child is reaped, and watches the pid it returns (> 0). So an exit is never missed, however fast.
   pid_t fork_watched(const std::function<pid_t()>& fork, OnExit on_exit);
+  /// The same for a child that shares the memory of this process until it executes: `vfork` comes back only then, and others are reaped
+  /// meanwhile. The child tells its own pid in the place that `vfork` is given, first of all.
+  pid_t vfork_watched(const std::function<pid_t(std::atomic<pid_t>&)>& vfork, OnExit on_exit);
   /// Runs `work` on the reaper thread, in order with exits; for callbacks that must not run on the launcher thread.
   void post(std::function<void()> work);
   /// Orphans reaped so far, for introspection.

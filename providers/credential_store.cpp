@@ -11,6 +11,7 @@
 #include <array>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -156,6 +157,15 @@ absl::Status make_key_file(const std::string& path) {
   return absl::OkStatus();
 }
 
+/// Six bytes, the highest first: ids that are made one after another lie side by side in the store's indexes, so that a write touches few
+/// pages however many there are.
+std::string milliseconds_now() {
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  std::string bytes;
+  for (int shift = 40; shift >= 0; shift -= 8) bytes += static_cast<char>(now >> shift & 0xff);
+  return bytes;
+}
+
 }  // namespace
 
 CredentialStore::CredentialStore(Secret key) : key_{std::move(key)}, key_id_{cat("sha256:", hex_sha256(key_.reveal()))} {}
@@ -191,7 +201,7 @@ absl::StatusOr<std::unique_ptr<CredentialStore>> CredentialStore::from_environme
 }
 
 absl::StatusOr<CredentialHandle> CredentialStore::store(storage::Transaction& tx, const CredentialOwner& owner, const Secret& value) const {
-  const std::string id = absl::BytesToHexString(random_bytes(32));
+  const std::string id = absl::BytesToHexString(cat(milliseconds_now(), random_bytes(26)));
   const Secret data_key{random_bytes(kKeyBytes)};
   const json::object envelope{{"version", kEnvelopeVersion},
                               {"id", id},

@@ -11,13 +11,13 @@
 #include "observability/text.hpp"
 #include "storage/page_token.hpp"
 #include "storage/sqlite_connection.hpp"
+#include "storage/sqlite_room.hpp"
 
 namespace openshell::storage {
 namespace {
 
 constexpr std::size_t kReaders = 4;
-constexpr std::size_t kReservedBytes = 6 << 20;  ///< in the database, and again in its log
-constexpr std::size_t kMaxGroup = 64;            ///< writes that share one commit: bounds how long the first of them waits
+constexpr std::size_t kMaxGroup = 64;  ///< writes that share one commit: bounds how long the first of them waits
 
 struct Job {
   Store::Work work;
@@ -70,8 +70,8 @@ absl::Status guarded(const Store::Work& work, Transaction& tx) {
 
 class SqliteStore final : public Store {
  public:
-  SqliteStore(std::unique_ptr<Connection> writer, std::vector<std::unique_ptr<Connection>> readers, std::string key)
-      : writer_{std::move(writer)}, readers_{std::move(readers)}, key_{std::move(key)} {
+  SqliteStore(std::string path, std::unique_ptr<Connection> writer, std::vector<std::unique_ptr<Connection>> readers, std::string key)
+      : path_{std::move(path)}, writer_{std::move(writer)}, readers_{std::move(readers)}, key_{std::move(key)} {
     threads_.emplace_back([this] { write_loop(); });
     for (auto& reader : readers_) threads_.emplace_back([this, &reader] { read_loop(*reader); });
   }
@@ -115,11 +115,13 @@ class SqliteStore final : public Store {
   }
 
   void write_loop() {
+    bool roomy = path_.empty();
     while (true) {
       auto group = writes_.take(kMaxGroup);
       if (group.empty()) return;
       const auto results = commit(group);
       for (std::size_t i = 0; i < group.size(); ++i) group[i].done(results[i]);
+      if (!std::exchange(roomy, true)) reserve_room(*writer_, path_);  // not before: a start waits for its first write
     }
   }
 
@@ -161,6 +163,7 @@ class SqliteStore final : public Store {
     }
   }
 
+  std::string path_;  // empty: in memory
   std::unique_ptr<Connection> writer_;
   std::vector<std::unique_ptr<Connection>> readers_;
   std::string key_;
@@ -171,36 +174,18 @@ class SqliteStore final : public Store {
 
 }  // namespace
 
-namespace {
-
-/// Makes room that nobody else on the disk can take: free pages inside the database, and a write-ahead log longer than what is written
-/// between two checkpoints (1,000 pages of 4 KiB), whose file is written over from then on. With a full disk what has to be written can
-/// then still be: a deletion, a phase, a revocation. A disk that is full already gives none, which is no reason not to start.
-void reserve_room(Connection& writer) {
-  const std::string fill = cat("BEGIN IMMEDIATE; DROP TABLE IF EXISTS room; CREATE TABLE room(b BLOB); INSERT INTO room VALUES (zeroblob(",
-                               kReservedBytes, ")); COMMIT");
-  if (auto filled = writer.run(fill.c_str()); !filled.ok()) {
-    (void)writer.run("ROLLBACK");
-    return;
-  }
-  (void)writer.run("DROP TABLE room");
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Store>> open_sqlite(const std::string& path) {
   auto writer = Connection::open(path, Connection::Access::kWrite);
   if (!writer.ok()) return writer.status();
   auto key = migrate(**writer);
   if (!key.ok()) return key.status();
-  if (!path.empty()) reserve_room(**writer);
   std::vector<std::unique_ptr<Connection>> readers;
   for (std::size_t i = 0; !path.empty() && i < kReaders; ++i) {
     auto reader = Connection::open(path, Connection::Access::kRead);
     if (!reader.ok()) return reader.status();
     readers.push_back(*std::move(reader));
   }
-  return std::make_unique<SqliteStore>(*std::move(writer), std::move(readers), *std::move(key));
+  return std::make_unique<SqliteStore>(path, *std::move(writer), std::move(readers), *std::move(key));
 }
 
 }  // namespace openshell::storage

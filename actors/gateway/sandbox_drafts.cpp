@@ -3,7 +3,9 @@
 #include <caf/all.hpp>
 
 #include <algorithm>
+#include <memory>
 #include <set>
+#include <tuple>
 
 #include "actors/gateway/create_request.hpp"
 #include "actors/gateway/drafts.hpp"
@@ -21,6 +23,9 @@ using records::DraftChunkRecord;
 
 /// What GetDraftPolicy attaches of whole policies at most, so that the answer stays below what clients take.
 constexpr std::size_t kMaxAttachedBytes = 2U << 20;
+
+/// Of many that are approved at once: how many between two looks at the mailbox.
+constexpr std::size_t kDraftsPerTurn = 16;
 
 constexpr const char* kGlobal =
     "cannot approve rules while a global policy is active; delete the global policy to manage per-sandbox rules";
@@ -290,37 +295,79 @@ absl::StatusOr<std::vector<std::pair<DraftChunkRecord, std::string>>> selected(E
   return out;
 }
 
-void approve_selected(Entity self, const pb::ApproveAllDraftChunksRequest& request, Answer<pb::ApproveAllDraftChunksResponse> answer) {
-  auto chosen = selected(self, request);
-  if (!chosen.ok()) return answer(chosen.status());
-  auto policy = base_policy(self);
-  const auto now = self->state.deps->now();
-  std::vector<DraftChunkRecord> approved;
-  for (auto& [draft, token] : *chosen) {
-    bool persist = false;
-    const bool flagged = !to_public(draft).security_notes().empty();
-    if ((flagged && !request.include_security_flagged()) || !check_reviewed(draft, evaluated(self, draft), token, persist).ok()) continue;
-    // Once more on top of those before it: what does not fit beside them waits for a decision of its own.
-    const auto together = evaluate(config_inputs(self), policy, *config(self), draft);
-    if (!together.error.empty()) continue;
-    approve(draft, applied_name(policy, together.candidate), now);
-    policy = together.candidate.base;
-    approved.push_back(draft);
+/// In turns, since each proposal costs a composition of the whole policy: other messages of the sandbox come between. The gate of writes is
+/// held meanwhile; what may change all the same, providers and the global policy, begins it anew.
+class BulkApproval : public std::enable_shared_from_this<BulkApproval> {
+ public:
+  BulkApproval(Entity self, std::shared_ptr<const pb::ApproveAllDraftChunksRequest> request,
+               Answer<pb::ApproveAllDraftChunksResponse> answer)
+      : self_{self}, request_{std::move(request)}, answer_{std::move(answer)} {}
+
+  void start() {
+    with_providers(self_, [me = shared_from_this()](const absl::Status& known) {
+      if (!known.ok()) return me->answer_(api::from_storage("approve drafts", known));
+      if (has_global_policy(me->self_)) return me->answer_(absl::FailedPreconditionError(kGlobal));
+      me->inputs_ = me->inputs();
+      me->chosen_ = selected(me->self_, *me->request_);
+      if (!me->chosen_.ok()) return me->answer_(me->chosen_.status());
+      me->next_ = 0;
+      me->approved_.clear();
+      me->policy_ = base_policy(me->self_);
+      me->turn();
+    });
   }
-  const auto count = static_cast<std::uint32_t>(approved.size());
-  const auto skipped = static_cast<std::uint32_t>(chosen->size()) - count;
-  decide<pb::ApproveAllDraftChunksResponse>(
-      self, policy, std::move(approved), "approve drafts",
-      [=](const StagedPolicy& staged) {
-        pb::ApproveAllDraftChunksResponse response;
-        response.set_policy_version(staged.version);
-        response.set_policy_hash(staged.hash);
-        response.set_chunks_approved(count);
-        response.set_chunks_skipped(skipped);
-        answer(std::move(response));
-      },
-      answer);
-}
+
+ private:
+  using Inputs = std::tuple<std::uint64_t, std::shared_ptr<const records::SettingsRecord>, std::uint32_t>;
+  Inputs inputs() const {
+    const auto& s = self_->state;
+    return {s.attached_epoch, s.global.settings, s.global.policy_version};
+  }
+
+  void turn() {
+    if (self_->state.gone) return answer_(not_found());
+    if (inputs() != inputs_) return start();
+    for (std::size_t left = kDraftsPerTurn; left > 0 && next_ < chosen_->size(); --left) consider((*chosen_)[next_++]);
+    if (next_ == chosen_->size()) return finish();
+    caf::anon_send(SandboxEntity{self_}, Resume{[me = shared_from_this()] { me->turn(); }});
+  }
+
+  void consider(std::pair<DraftChunkRecord, std::string>& each) {
+    auto& [draft, token] = each;
+    bool persist = false;
+    if (!request_->include_security_flagged() && !to_public(draft).security_notes().empty()) return;
+    if (!check_reviewed(draft, evaluated(self_, draft), token, persist).ok()) return;
+    // Once more on top of those before it: what does not fit beside them waits for a decision of its own.
+    const auto together = evaluate(config_inputs(self_), policy_, *config(self_), draft);
+    if (!together.error.empty()) return;
+    approve(draft, applied_name(policy_, together.candidate), self_->state.deps->now());
+    policy_ = together.candidate.base;
+    approved_.push_back(draft);
+  }
+
+  void finish() {
+    pb::ApproveAllDraftChunksResponse response;
+    response.set_chunks_approved(static_cast<std::uint32_t>(approved_.size()));
+    response.set_chunks_skipped(static_cast<std::uint32_t>(chosen_->size() - approved_.size()));
+    decide<pb::ApproveAllDraftChunksResponse>(
+        self_, policy_, std::move(approved_), "approve drafts",
+        [answer = answer_, response](const StagedPolicy& staged) mutable {
+          response.set_policy_version(staged.version);
+          response.set_policy_hash(staged.hash);
+          answer(std::move(response));
+        },
+        answer_);
+  }
+
+  Entity self_;
+  std::shared_ptr<const pb::ApproveAllDraftChunksRequest> request_;
+  Answer<pb::ApproveAllDraftChunksResponse> answer_;
+  Inputs inputs_;  // when it began
+  absl::StatusOr<std::vector<std::pair<DraftChunkRecord, std::string>>> chosen_;
+  std::size_t next_ = 0;
+  std::vector<DraftChunkRecord> approved_;
+  SandboxPolicy policy_;  // with those that were approved so far
+};
 
 }  // namespace
 
@@ -395,11 +442,7 @@ void approve_draft(Entity self, const Ask<pb::ApproveDraftChunkRequest>& ask, An
 }
 
 void approve_drafts(Entity self, const Ask<pb::ApproveAllDraftChunksRequest>& ask, Answer<pb::ApproveAllDraftChunksResponse> answer) {
-  with_providers(self, [=, request = ask.request](const absl::Status& known) {
-    if (!known.ok()) return answer(api::from_storage("approve drafts", known));
-    if (has_global_policy(self)) return answer(absl::FailedPreconditionError(kGlobal));
-    approve_selected(self, *request, answer);
-  });
+  std::make_shared<BulkApproval>(self, ask.request, std::move(answer))->start();
 }
 
 void reject_draft(Entity self, const Ask<pb::RejectDraftChunkRequest>& ask, Answer<pb::RejectDraftChunkResponse> answer) {

@@ -58,12 +58,12 @@ void take_over(Entity self, Change& change, std::uint64_t version) {
   for (auto& draft : change.drafts) s.drafts[draft.chunk().id()] = draft;
   for (const auto& draft : change.erased_drafts) s.drafts.erase(draft);
   if (change.receipt) s.receipts[change.receipt->receipt().receipt_id()] = *change.receipt;
-  const auto& id = s.record.sandbox().metadata().id();
   s.config.reset();
+  const auto& meta = s.record.sandbox().metadata();
   s.deps->identities->put(s.record);
-  self->send(s.index, changed_atom::value, id, std::make_shared<const pb::Sandbox>(s.record.sandbox()));
+  self->send(s.index, changed_atom::value, meta.id(), s.deps->identities->shown(meta.workspace(), meta.name()));
   if (change.configuration) {
-    self->send(s.deps->sessions, changed_atom::value, id);
+    self->send(s.deps->sessions, changed_atom::value, meta.id());
     refresh_drafts_later(self);
   }
   set_timer(self);

@@ -201,6 +201,9 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
       [=](load_atom, const std::shared_ptr<const StoredSandboxes>& all) -> Outcome {
         for (const auto& one : all->sandboxes) {
           auto entity = adopt(self, std::make_shared<const StoredSandbox>(one), true);
+          // Whoever watched before the gateway ended comes back before the first change: the bus has to know already.
+          const auto& id = one.record.sandbox().metadata().id();
+          self->send(self->state.bus, changed_atom::value, id, self->state.by_id[id].shown);
           self->send(entity, recover_atom::value);
         }
         touch(self);

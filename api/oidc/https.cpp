@@ -16,7 +16,12 @@
 #include <boost/beast/http.hpp>
 #include <boost/url/parse.hpp>
 #include <boost/url/url_view.hpp>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "observability/text.hpp"
 
@@ -62,6 +67,36 @@ bool numeric_loopback(const boost::urls::url_view& url) {
   return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
+/// A question to the system's resolver. Nothing can end it before its time, so it has a thread of its own, which is left behind where
+/// nobody waits any more.
+class Lookup {
+ public:
+  Lookup(const std::string& host, const std::string& port) {
+    std::thread{[state = state_, host, port] {
+      asio::io_context io;
+      error_code error;
+      auto found = tcp::resolver{io}.resolve(host, port, error);
+      const std::lock_guard lock{state->mutex};
+      state->answer = {error, std::move(found)};
+      state->done.notify_all();
+    }}.detach();
+  }
+  /// Absent: not yet.
+  std::optional<std::pair<error_code, tcp::resolver::results_type>> wait_for(std::chrono::milliseconds time) {
+    std::unique_lock lock{state_->mutex};
+    state_->done.wait_for(lock, time, [this] { return state_->answer.has_value(); });
+    return state_->answer;
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable done;
+    std::optional<std::pair<error_code, tcp::resolver::results_type>> answer;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
 /// One request; run() drives it and may leave it behind, so it owns all it touches.
 class Exchange {
  public:
@@ -90,12 +125,22 @@ class Exchange {
   }
 
   absl::StatusOr<HttpsAnswer> run(const std::string& url, const HttpsOptions& options) {
-    asio::co_spawn(io_, perform(), asio::detached);
     const auto end = std::chrono::steady_clock::now() + options.timeout;
-    while (!done_) {
+    const auto given_up = [&]() -> absl::Status {
       if (std::chrono::steady_clock::now() >= end)
         return absl::UnavailableError(cat(url, ": no answer within ", options.timeout.count(), " ms"));
       if (options.cancelled && options.cancelled()) return absl::UnavailableError(cat(url, ": given up"));
+      return absl::OkStatus();
+    };
+    Lookup lookup{host_, port_};
+    auto found = lookup.wait_for(kLookAround);
+    for (; !found; found = lookup.wait_for(kLookAround)) {
+      if (auto status = given_up(); !status.ok()) return status;
+    }
+    failure_ = found->first;
+    if (!failure_) asio::co_spawn(io_, perform(std::move(found->second)), asio::detached);
+    while (!failure_ && !done_) {
+      if (auto status = given_up(); !status.ok()) return status;
       io_.run_for(kLookAround);
       if (io_.stopped() && !done_) return absl::UnavailableError(cat(url, ": no answer"));
     }
@@ -117,15 +162,12 @@ class Exchange {
     tls_.set_verify_callback(asio::ssl::host_name_verification(host_), ignored);
   }
 
-  asio::awaitable<void> perform() {
-    co_await connect_and_ask();
+  asio::awaitable<void> perform(tcp::resolver::results_type found) {
+    co_await connect_and_ask(std::move(found));
     done_ = true;
   }
 
-  asio::awaitable<void> connect_and_ask() {
-    tcp::resolver resolver{io_};
-    const auto found = co_await resolver.async_resolve(host_, port_, into(failure_));
-    if (failure_) co_return;
+  asio::awaitable<void> connect_and_ask(tcp::resolver::results_type found) {
     asio::ssl::stream<tcp::socket> stream{io_, tls_};
     co_await asio::async_connect(stream.next_layer(), found, into(failure_));
     if (failure_) co_return;

@@ -1,4 +1,6 @@
 // The sandbox itself: create, look, list, stop, start, delete; its providers; and what its supervisor reports about it.
+#include <absl/cleanup/cleanup.h>
+
 #include "actors/gateway/workload_template.hpp"
 #include "api/sandboxes/plane.hpp"
 #include "api/sandboxes/template_handlers.hpp"
@@ -101,8 +103,10 @@ bool answered_at_once(const Plane& plane, const CallContext& ctx, const pb::GetS
   const auto workspace = single_workspace(request.workspace_scope());
   const auto shown = workspace.ok() ? plane.actors.identities->shown(*workspace, request.name()) : nullptr;
   if (shown == nullptr) return false;
+  // Lent while it is written, which only reads it: a copy would cost more than all else.
   pb::SandboxResponse response;
-  *response.mutable_sandbox() = *shown;
+  response.unsafe_arena_set_allocated_sandbox(const_cast<pb::Sandbox*>(shown.get()));
+  const absl::Cleanup taken_back = [&response] { (void)response.unsafe_arena_release_sandbox(); };
   reply.ok(response);
   return true;
 }

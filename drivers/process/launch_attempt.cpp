@@ -172,10 +172,12 @@ absl::StatusOr<RunningGeneration> LaunchAttempt::run() {
 
 absl::Status LaunchAttempt::launch(RunningGeneration& running) {
   if (auto status = check_cancelled(); !status.ok()) return status;
+  certificates_ = std::async(std::launch::async, [this] { return prepare_certificates(in_.launch); });
+  if (auto status = spawn_monitor(running); !status.ok()) return status;
+  // While the monitor starts, which knows nothing yet.
   RootPlan root;
   if (auto status = prepare_directories(root); !status.ok()) return status;
   if (auto status = context_.cgroups.make(id(), in_.limits); !status.ok()) return status;
-  if (auto status = spawn_monitor(running); !status.ok()) return status;
   const auto prepared = ask(Word::kPrepare, encode(plan(root)), Word::kPrepared);
   if (!prepared.ok()) return prepared.status();
   const auto pid = decode<std::int32_t>(prepared->body);
@@ -310,7 +312,9 @@ absl::Status LaunchAttempt::prove_fence(RunningGeneration& running, const RootPl
 
 absl::Status LaunchAttempt::release(RunningGeneration& running, const LaunchFacts& facts) {
   const bool as_root = context_.mode == LaunchMode::kRoot;
-  if (auto status = write_launch_material(context_.options, context_.files, in_.parties, in_.spec, in_.launch, facts,
+  const auto certificates = certificates_.get();
+  if (!certificates.ok()) return certificates.status();
+  if (auto status = write_launch_material(context_.options, context_.files, in_.parties, in_.spec, in_.launch, facts, *certificates,
                                           context_.cgroups.limits_processes());
       !status.ok()) {
     return status;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -92,7 +93,8 @@ class LaunchAttempt {
   const DriverContext& context_;
   LaunchInputs in_;
   std::string reason_ = std::string(kReasonLaunchFailed);
-  FenceFacts found_;  ///< By prove_fence.
+  FenceFacts found_;                                                    ///< By prove_fence.
+  std::future<absl::StatusOr<pki::SessionCertificates>> certificates_;  ///< Made while the sandbox's root is.
   std::atomic<bool> cancelled_ = false;
   std::mutex control_mutex_;  // cancel() and the end of run() both touch the socket
   Descriptor control_;

@@ -8,7 +8,6 @@
 #include <boost/json.hpp>
 
 #include "pki/certificate.hpp"
-#include "pki/session.hpp"
 
 namespace openshell::drivers::process {
 namespace {
@@ -101,14 +100,16 @@ absl::Status check_additional_bundle(const std::string& pem) {
                                        std::string(certificates.status().message()));
 }
 
+absl::StatusOr<pki::SessionCertificates> prepare_certificates(const LaunchAuthentication& launch) {
+  if (auto status = check_additional_bundle(launch.supervisor_settings.additional_ca_bundle_pem); !status.ok()) return status;
+  return pki::make_session_certificates(launch.session_id);
+}
+
 absl::Status write_launch_material(const ProcessDriverOptions& options, const SandboxFiles& files, const Parties& parties,
                                    const SandboxSpec& spec, const LaunchAuthentication& launch, const LaunchFacts& facts,
-                                   bool require_pid_limit) {
-  if (auto status = check_additional_bundle(launch.supervisor_settings.additional_ca_bundle_pem); !status.ok()) return status;
-  const auto certificates = pki::make_session_certificates(launch.session_id);
-  if (!certificates.ok()) return certificates.status();
+                                   const pki::SessionCertificates& certificates, bool require_pid_limit) {
   const std::string& id = spec.id.str();
-  const auto boundary_descriptor = descriptor(options, files.paths(id), spec, launch, facts, *certificates);
+  const auto boundary_descriptor = descriptor(options, files.paths(id), spec, launch, facts, certificates);
   const std::string boundary_bootstrap = boundary::serialise(bootstrap(options, spec, launch, facts, require_pid_limit));
   // What the reader would refuse is refused here, with its words, before anything starts.
   if (auto parsed = boundary::parse_bootstrap(boundary_bootstrap); !parsed.ok()) return parsed.status();
@@ -124,9 +125,9 @@ absl::Status write_launch_material(const ProcessDriverOptions& options, const Sa
   std::vector<File> wanted{{"supervisor", "descriptor.json", descriptor_text.reveal(), parties.supervisor},
                            {"supervisor", "auth.json", bundle_text.reveal(), parties.supervisor},
                            {"sandbox", "bootstrap.json", boundary_bootstrap, parties.workload},
-                           {"sandbox", "key.pem", certificates->server_key.reveal(), parties.workload},
-                           {"sandbox", "server.pem", certificates->server_certificate, parties.workload},
-                           {"sandbox", "client-ca.pem", certificates->ca_certificate, parties.workload}};
+                           {"sandbox", "key.pem", certificates.server_key.reveal(), parties.workload},
+                           {"sandbox", "server.pem", certificates.server_certificate, parties.workload},
+                           {"sandbox", "client-ca.pem", certificates.ca_certificate, parties.workload}};
   if (!options.gateway_ca_pem.empty()) wanted.push_back({"supervisor", "gateway-ca.crt", options.gateway_ca_pem, parties.supervisor});
   const std::string& additional = launch.supervisor_settings.additional_ca_bundle_pem;
   if (!additional.empty()) wanted.push_back({"supervisor", "additional-ca-bundle.pem", additional, parties.supervisor});

@@ -12,6 +12,7 @@
 #include "drivers/process/launch_plan.hpp"
 #include "drivers/process/sandbox_files.hpp"
 #include "isolation/boundary/launch_material.hpp"
+#include "pki/session.hpp"
 
 namespace openshell::drivers::process {
 
@@ -22,11 +23,14 @@ struct LaunchFacts {
   boundary::OuterFence fence;
 };
 
-/// Makes the session's certificates and writes descriptor, auth bundle, gateway CA and additional CA bundle to R/supervisor (0400, the
+/// What needs no facts and some computing: the session's certificates, made where the operator's additional bundle is usable.
+absl::StatusOr<pki::SessionCertificates> prepare_certificates(const LaunchAuthentication& launch);
+
+/// Writes descriptor, auth bundle, gateway CA and additional CA bundle to R/supervisor (0400, the
 /// supervisor's) and bootstrap, key and certificates to R/sandbox (0400, the workload's).
 absl::Status write_launch_material(const ProcessDriverOptions& options, const SandboxFiles& files, const Parties& parties,
                                    const SandboxSpec& spec, const LaunchAuthentication& launch, const LaunchFacts& facts,
-                                   bool require_pid_limit);
+                                   const pki::SessionCertificates& certificates, bool require_pid_limit);
 
 /// Program, arguments and the whole environment of the supervisor.
 SupervisorPlan supervisor_plan(const ProcessDriverOptions& options, const SandboxFiles& files, const Parties& parties,

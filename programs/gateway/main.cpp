@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "observability/core_dumps.hpp"
+#include "observability/lock_checks.hpp"
 #include "observability/log.hpp"
 #include "observability/text.hpp"
 #include "programs/gateway/command_line.hpp"
@@ -125,6 +126,7 @@ int preflight(const CommandLine& flags, const Environment& environment) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  openshell::omit_lock_checks();
   if (!openshell::forbid_core_dumps())
     return fail(absl::FailedPreconditionError("core dumps can not be switched off: setrlimit(RLIMIT_CORE) failed"));
   const Environment environment = Environment::of_process();

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "actors/sandbox/runtime.hpp"
+#include "observability/lock_checks.hpp"
 
 namespace {
 
@@ -81,6 +82,7 @@ int main_of(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  openshell::omit_lock_checks();
   const int code = main_of({argv + 1, argv + argc});
   spdlog::shutdown();
   std::fflush(nullptr);

@@ -136,18 +136,46 @@ void EgressRuntime::install_endpoints() {
   box_->install(number_, std::move(ids));
 }
 
+std::vector<std::string> EgressRuntime::paths_to_ask() const {
+  return resolver_ && matcher_ && !closed_ ? literal_programs(*matcher_) : std::vector<std::string>{};
+}
+
 void EgressRuntime::ask_for_links(std::function<void()> done) {
   std::vector<std::string> paths;
   std::uint64_t asked = 0;
   {
     const std::lock_guard lock{mutex_};
     asked = ++asked_;
-    if (resolver_ && matcher_ && !closed_) paths = literal_programs(*matcher_);
+    paths = paths_to_ask();
   }
   if (paths.empty()) return done();
-  resolver_(std::move(paths), [this, asked, done = std::move(done)](absl::StatusOr<boundary::LinksResolved> answer) {
+  resolver_(Asking::once, std::move(paths), [this, asked, done = std::move(done)](absl::StatusOr<boundary::LinksResolved> answer) {
+    const bool lost = !answer.ok();
     links_known(asked, std::move(answer));
     done();
+    if (lost) ask_again();
+  });
+}
+
+/// For the policy that is in force when it is asked; one such question at a time.
+void EgressRuntime::ask_again() {
+  std::vector<std::string> paths;
+  std::uint64_t asked = 0;
+  {
+    const std::lock_guard lock{mutex_};
+    paths = paths_to_ask();
+    if (paths.empty() || std::exchange(asking_again_, true)) return;
+    asked = asked_;
+  }
+  resolver_(Asking::until_lost, std::move(paths), [this, asked](absl::StatusOr<boundary::LinksResolved> answer) {
+    bool newer = false;
+    {
+      const std::lock_guard lock{mutex_};
+      asking_again_ = false;
+      newer = answer.ok() && asked_ != asked;
+    }
+    links_known(asked, std::move(answer));
+    if (newer) ask_again();  // for a policy that came meanwhile, whose own question may have been lost too
   });
 }
 

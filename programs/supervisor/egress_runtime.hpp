@@ -27,15 +27,16 @@ class EgressRuntime final : public RuntimeHost {
   EgressRuntime(egress::Engine& engine, std::optional<egress::IpAddress> host_gateway_ip, std::shared_ptr<EndpointBox> box)
       : engine_{engine}, host_gateway_ip_{host_gateway_ip}, box_{std::move(box)} {}
 
+  enum class Asking { once, until_lost };  ///< until_lost: over and over, until there is an answer or the sandbox is lost
   /// Asks the sandbox where symbolic links among the programs of the policy lead; any thread may answer, once.
-  using LinkResolver =
-      std::function<void(std::vector<std::string> paths, absl::AnyInvocable<void(absl::StatusOr<boundary::LinksResolved>)> answered)>;
+  using LinkResolver = std::function<void(Asking how, std::vector<std::string> paths,
+                                          absl::AnyInvocable<void(absl::StatusOr<boundary::LinksResolved>)> answered)>;
   /// Before the first publication. Without it links are not followed.
   void resolve_links_with(LinkResolver resolver) { resolver_ = std::move(resolver); }
 
   absl::StatusOr<std::unique_ptr<PreparedRuntime>> prepare(const Candidate& candidate) override;
   /// `done` runs when the generation is in force and its links are known (at most 5 s later): where they changed, a further generation with
-  /// the same policy was published for them.
+  /// the same policy was published for them. A question that was lost on its way is asked again, and `done` does not wait for that.
   void publish(std::unique_ptr<PreparedRuntime> prepared, std::function<void()> done) override;
   void quarantine(const std::string& reason) override;
   /// Denies everything for the rest of the process: nothing is prepared or published any more. Any thread.
@@ -50,6 +51,8 @@ class EgressRuntime final : public RuntimeHost {
   struct Prepared;
   using Links = std::map<std::string, std::string>;
   void ask_for_links(std::function<void()> done);
+  void ask_again();
+  std::vector<std::string> paths_to_ask() const;  // with mutex_ held
   void links_known(std::uint64_t asked, absl::StatusOr<boundary::LinksResolved> answer);
   void install_endpoints();  // with mutex_ held
 
@@ -65,7 +68,8 @@ class EgressRuntime final : public RuntimeHost {
   Links links_;                                           // as the sandbox said last
   Links matcher_links_;                                   // that matcher_ was compiled with
   std::uint64_t asked_ = 0, answered_ = 0;                // questions for links, and the newest that was answered
-  std::set<std::string> warned_;                          // links whose refusal was said
+  bool asking_again_ = false;
+  std::set<std::string> warned_;  // links whose refusal was said
   LinkResolver resolver_;
   std::uint64_t number_ = 0;
   bool quarantined_ = false;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "observability/core_dumps.hpp"
+#include "observability/lock_checks.hpp"
 #include "programs/supervisor/options.hpp"
 #include "programs/supervisor/readiness.hpp"
 #include "programs/supervisor/supervisor.hpp"
@@ -53,6 +54,7 @@ int health(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  openshell::omit_lock_checks();
   if (!openshell::forbid_core_dumps()) {
     std::fprintf(stderr, "openshell-supervisor: core dumps can not be switched off\n");
     return kExitStartup;

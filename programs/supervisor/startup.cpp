@@ -4,12 +4,15 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 #include <caf/all.hpp>
-#include <future>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <future>
+#include <thread>
+#include <utility>
 
 #include "messages/status_error.hpp"
 #include "policy/baseline.hpp"
@@ -39,7 +42,30 @@ bool transient(absl::StatusCode code) {
   }
 }
 
+constexpr std::chrono::milliseconds kLookAround{50};  // how often a wait for the sandbox asks whether the process is to stop
+
 absl::Status stopped() { return absl::CancelledError("the supervisor is stopping"); }
+
+/// Temp file, rename; `durable`: both on the disk.
+absl::Status write_whole(const std::string& path, const std::string& content, bool durable) {
+  const std::filesystem::path target{path};
+  const auto directory = target.parent_path();
+  const auto temporary = (directory / ("." + target.filename().string() + ".tmp-" + std::to_string(::getpid()))).string();
+  const auto failed = [&](const char* what) { return absl::InternalError(std::string{what} + " '" + path + "': " + std::strerror(errno)); };
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return failed("cannot create");
+  const bool written =
+      ::write(fd, content.data(), content.size()) == static_cast<ssize_t>(content.size()) && (!durable || ::fsync(fd) == 0);
+  ::close(fd);
+  if (!written) return failed("cannot write");
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return failed("cannot rename to");
+  if (!durable) return absl::OkStatus();
+  const int dir = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return failed("cannot open the directory of");
+  ::fsync(dir);
+  ::close(dir);
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -58,27 +84,12 @@ boundary::BoundaryPolicy static_policy(const sandbox::v1::SandboxPolicy& authore
   return out;
 }
 
-absl::Status write_durably(const std::string& path, const std::string& content) {
-  const std::filesystem::path target{path};
-  const auto directory = target.parent_path();
-  const auto temporary = (directory / ("." + target.filename().string() + ".tmp-" + std::to_string(::getpid()))).string();
-  const auto failed = [&](const char* what) { return absl::InternalError(std::string{what} + " '" + path + "': " + std::strerror(errno)); };
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return failed("cannot create");
-  const bool written = ::write(fd, content.data(), content.size()) == static_cast<ssize_t>(content.size()) && ::fsync(fd) == 0;
-  ::close(fd);
-  if (!written) return failed("cannot write");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return failed("cannot rename to");
-  const int dir = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (dir < 0) return failed("cannot open the directory of");
-  ::fsync(dir);
-  ::close(dir);
-  return absl::OkStatus();
+/// Whole or not at all, but not on the disk: after a crash of the host nothing of this generation runs, and nobody asks.
+absl::Status write_confirmed(const std::string& state_dir, const std::string& generation) {
+  return write_whole(state_dir + "/confirmed", generation, false);
 }
 
-absl::Status write_confirmed(const std::string& state_dir, const std::string& generation) {
-  return write_durably(state_dir + "/confirmed", generation);
-}
+absl::Status write_durably(const std::string& path, const std::string& content) { return write_whole(path, content, true); }
 
 /// Calls until it answers: five attempts, 1, 2, 4, 4 s between them; a code that says "for good" ends it at once.
 template <class T, class Call>
@@ -136,19 +147,47 @@ absl::Status Startup::register_instance() {
   for (int attempt = 0; attempt < limits_.attempts; ++attempt) {
     auto snapshot = config();
     if (!snapshot.ok()) return snapshot.status();
-    fence_ = snapshot->instance_id;
     AdmissionReport admission;
-    admission.expected_instance_id = fence_;
+    admission.expected_instance_id = snapshot->instance_id;
+    // Beside it, since it depends on nothing: one that belongs to another configuration, or none, is asked for anew.
+    caf::scoped_actor self{system_};
+    auto environment = self->request(gateway_, kAnswerTimeout, environ_atom::value);
     auto status = report(admission);
+    environment.receive([this](ProviderEnvironment& fetched) { prefetched_ = std::move(fetched); }, [](const caf::error&) {});
+    if (status.ok()) {
+      snapshot->instance_id = fence_ = instance_id_;
+      registered_ = *std::move(snapshot);
+    }
     if (status.code() != absl::StatusCode::kAborted) return status;
     if (pause_(limits_.first_backoff)) return stopped();
   }
   return absl::AbortedError("another supervisor keeps registering for this sandbox");
 }
 
+/// A question that outlives the one who asked: a sandbox that does not answer must not hold up the end.
+struct Startup::Discovery {
+  std::promise<absl::StatusOr<boundary::ImagePolicy>> promise;
+  std::shared_future<absl::StatusOr<boundary::ImagePolicy>> image{promise.get_future()};
+  std::atomic<bool> over{false};
+};
+
+Startup::~Startup() {
+  if (discovery_) discovery_->over = true;
+}
+
+void Startup::discover() {
+  discovery_ = std::make_shared<Discovery>();
+  std::thread{[discovery = discovery_, boundary = boundary_] {
+    discovery->promise.set_value(boundary->discover_policy([&discovery] { return discovery->over.load(); }));
+  }}.detach();
+}
+
 absl::StatusOr<std::shared_ptr<sandbox::v1::SandboxPolicy>> Startup::image_policy() {
   if (discovered_) return discovered_;
-  auto image = boundary_->discover_policy([this] { return pause_(std::chrono::milliseconds{0}); });
+  while (discovery_->image.wait_for(kLookAround) != std::future_status::ready) {
+    if (pause_(std::chrono::milliseconds{0})) return stopped();
+  }
+  const auto& image = discovery_->image.get();
   if (!image.ok()) return image.status();
   if (image->invalid || (image->yaml && image->yaml->size() > kMaxPolicyBytes))
     return absl::InvalidArgumentError("the image's policy file cannot be read");
@@ -208,7 +247,7 @@ absl::Status Startup::reject(const ConfigSnapshot& snapshot, std::uint64_t envir
 absl::StatusOr<Candidate> Startup::admit(EgressRuntime& runtime, std::unique_ptr<PreparedRuntime>& prepared) {
   std::uint64_t failed_revision = 0;
   while (true) {
-    auto snapshot = config();
+    auto snapshot = registered_ ? absl::StatusOr<ConfigSnapshot>{*std::exchange(registered_, std::nullopt)} : config();
     if (!snapshot.ok()) return snapshot.status();
     fence_ = snapshot->instance_id.empty() ? fence_ : snapshot->instance_id;
     absl::Status problem;
@@ -223,11 +262,14 @@ absl::StatusOr<Candidate> Startup::admit(EgressRuntime& runtime, std::unique_ptr
     }
     ProviderEnvironment provider_environment;
     if (problem.ok()) {
-      auto fetched = environment();
+      const auto belongs = [&snapshot](const ProviderEnvironment& fetched) {
+        return fetched.policy_hash == snapshot->policy_hash && fetched.attachment_epoch == snapshot->provider_attachment_epoch;
+      };
+      const auto prefetched = std::exchange(prefetched_, std::nullopt);
+      auto fetched = prefetched && belongs(*prefetched) ? absl::StatusOr<ProviderEnvironment>{*prefetched} : environment();
       if (!fetched.ok()) return fetched.status();
       provider_environment = *std::move(fetched);
-      if (provider_environment.policy_hash != snapshot->policy_hash ||
-          provider_environment.attachment_epoch != snapshot->provider_attachment_epoch) {
+      if (!belongs(provider_environment)) {
         if (pause_(limits_.first_backoff / 10)) return stopped();
         continue;  // a write came between the two: fetch both again
       }
@@ -268,6 +310,8 @@ absl::StatusOr<Candidate> Startup::admit(EgressRuntime& runtime, std::unique_ptr
 
 /// Attach and confirm, with what was admitted.
 absl::Status Startup::bind(const Candidate& admitted) {
+  const auto image = image_policy();  // the sandbox listens, whatever it said
+  if (!image.ok() && image.status().code() != absl::StatusCode::kInvalidArgument) return image.status();
   static_policy_ = static_policy(*admitted.snapshot.policy);
   auto snapshot = boundary_->attach(static_policy_);
   if (!snapshot.ok()) return snapshot.status();
@@ -277,9 +321,8 @@ absl::Status Startup::bind(const Candidate& admitted) {
 }
 
 absl::Status Startup::introduce() {
-  if (auto status = register_instance(); !status.ok()) return status;
-  auto image = image_policy();  // also waits until the sandbox listens
-  return image.ok() || image.status().code() == absl::StatusCode::kInvalidArgument ? absl::OkStatus() : image.status();
+  discover();
+  return register_instance();
 }
 
 absl::StatusOr<Started> Startup::run(EgressRuntime& runtime, const PublicCa& ca, const std::function<void()>& serve) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "messages/supervisor.hpp"
@@ -46,29 +47,36 @@ class Startup {
   /// Waits, or returns true at once when the process is to stop.
   using Pause = std::function<bool(std::chrono::milliseconds)>;
 
-  Startup(const Options& options, caf::actor_system& system, GatewayClient gateway, std::shared_ptr<BoundaryClient> boundary, Pause pause,
-          Limits limits)
+  Startup(const Options& options, caf::actor_system& system, GatewayClient gateway, std::shared_ptr<BoundaryClient> boundary,
+          std::string instance_id, Pause pause, Limits limits)
       : options_{options},
         system_{system},
         gateway_{std::move(gateway)},
         boundary_{std::move(boundary)},
+        instance_id_{std::move(instance_id)},
         pause_{std::move(pause)},
         limits_{limits} {}
+  ~Startup();
+  Startup(const Startup&) = delete;
+  Startup& operator=(const Startup&) = delete;
 
-  /// Registers at the gateway and waits until the sandbox listens. Needs no data plane, which is made meanwhile.
+  /// Registers at the gateway. Needs no data plane, which is made meanwhile, and no sandbox: that one is waited for beside it, from here
+  /// on.
   absl::Status introduce();
 
-  /// Admits; publishes the admitted generation to the engine, attaches and confirms. `serve` runs when traffic may be taken, before main.
-  /// Cancelled: the process is to stop. Any other error ends the process.
+  /// Admits; once the sandbox listens attaches and confirms; publishes the admitted generation to the engine. `serve` runs when traffic may
+  /// be taken, before main. Cancelled: the process is to stop. Any other error ends the process.
   absl::StatusOr<Started> run(EgressRuntime& runtime, const PublicCa& ca, const std::function<void()>& serve);
 
  private:
+  struct Discovery;
   template <class T, class Call>
   absl::StatusOr<T> retried(const char* operation, Call call);
   absl::StatusOr<ConfigSnapshot> config();
   absl::StatusOr<ProviderEnvironment> environment();
   absl::Status report(const AdmissionReport& report);
   absl::Status register_instance();
+  void discover();
   absl::StatusOr<std::shared_ptr<sandbox::v1::SandboxPolicy>> image_policy();
   absl::StatusOr<bool> supply_policy(const ConfigSnapshot& snapshot);
   absl::Status reject(const ConfigSnapshot& snapshot, std::uint64_t environment_revision, const absl::Status& why, const char* text);
@@ -79,12 +87,15 @@ class Startup {
   caf::actor_system& system_;
   const GatewayClient gateway_;
   const std::shared_ptr<BoundaryClient> boundary_;
+  const std::string instance_id_;  // of this supervisor
   const Pause pause_;
   const Limits limits_;
-  std::string fence_;           // the instance that the gateway knew before this one
-  std::string last_rejection_;  // (config revision, diagnostic): logged once
+  std::string fence_;                              // the instance that the gateway knows
+  std::string last_rejection_;                     // (config revision, diagnostic): logged once
+  std::optional<ConfigSnapshot> registered_;       // what registering saw: the first that is tried
+  std::optional<ProviderEnvironment> prefetched_;  // asked for with the registration
+  std::shared_ptr<Discovery> discovery_;           // under way from introduce() on
   std::shared_ptr<sandbox::v1::SandboxPolicy> discovered_;
-  bool discovery_failed_ = false;
   std::string uploaded_hash_;  // hash of the snapshot that an upload answered: one upload each
   boundary::BoundaryPolicy static_policy_;
 };

@@ -203,7 +203,8 @@ class Process {
   int run() {
     auto status = prepare();
     if (!status.ok()) return fail(status);
-    Startup startup{options_, system_, gateway_, boundary_, [this](std::chrono::milliseconds delay) { return events_.stop_within(delay); },
+    Startup startup{options_,  system_,      gateway_,
+                    boundary_, instance_id_, [this](std::chrono::milliseconds delay) { return events_.stop_within(delay); },
                     {}};
     // Roots are parsed and a CA is made while others are waited for: half of the time that this start takes.
     auto engine = std::async(std::launch::async, [this] { return make_engine(boundary_->descriptor()); });
@@ -289,12 +290,14 @@ class Process {
       host_gateway = *address;
     }
     runtime_ = std::make_shared<EgressRuntime>(*engine_, host_gateway, endpoints_);
-    runtime_->resolve_links_with([client = boundary_](std::vector<std::string> paths, auto answered) {
-      client->open_once(make_uuid(), boundary::ResolveLinks{std::move(paths)}, kProbeDeadline,
-                        [answered = std::move(answered)](absl::StatusOr<Opened> answer) mutable {
-                          answered(answer.ok() ? result_as<boundary::LinksResolved>(answer->response)
-                                               : absl::StatusOr<boundary::LinksResolved>{answer.status()});
-                        });
+    runtime_->resolve_links_with([client = boundary_](EgressRuntime::Asking how, std::vector<std::string> paths, auto answered) {
+      BoundaryChannel::Done done = [answered = std::move(answered)](absl::StatusOr<Opened> answer) mutable {
+        answered(answer.ok() ? result_as<boundary::LinksResolved>(answer->response)
+                             : absl::StatusOr<boundary::LinksResolved>{answer.status()});
+      };
+      boundary::ResolveLinks question{std::move(paths)};
+      how == EgressRuntime::Asking::once ? client->open_once(make_uuid(), std::move(question), kProbeDeadline, std::move(done))
+                                         : client->call(std::move(question), kProbeDeadline, std::move(done));
     });
     return absl::OkStatus();
   }

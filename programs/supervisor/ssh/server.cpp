@@ -25,7 +25,7 @@ namespace openshell::supervisor {
 namespace {
 
 constexpr int kBacklog = 16;
-constexpr int kWatchMs = 500;  // while connections exist: their threads are looked after
+constexpr int kWatchMs = 500;  // while connections exist: whether a client keeps its thread busy
 constexpr std::chrono::milliseconds kFirstRetry{100}, kLongestRetry{5'000};
 constexpr int kUnknownErrors = 10;
 
@@ -64,6 +64,7 @@ absl::Status SshServer::listen() {
   if (options_.socket.front() != '@') ::unlink(options_.socket.c_str());
   listener_ = isolation::FileDescriptor{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   stop_ = isolation::FileDescriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  ended_ = isolation::FileDescriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   // The file gets the mode of the socket. Not by the umask, which other threads have as well.
   if (::fchmod(listener_.get(), 0600) != 0 || ::bind(listener_.get(), address->get(), address->length) != 0 ||
       ::listen(listener_.get(), kBacklog) != 0)
@@ -93,11 +94,13 @@ void SshServer::accept_loop() {
   int unknown = 0;
   auto retry = kFirstRetry;
   while (true) {
-    pollfd ready[2] = {{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+    pollfd ready[3] = {{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}, {ended_.get(), POLLIN, 0}};
     const bool full = connections() >= options_.limits.connections;
     if (full) ready[0].events = 0;  // whoever comes waits in the backlog
-    (void)::poll(ready, 2, connections() > 0 ? kWatchMs : -1);
+    (void)::poll(ready, 3, connections() > 0 ? kWatchMs : -1);
     if (ready[1].revents != 0) return;
+    std::uint64_t count = 0;
+    if (ready[2].revents != 0) (void)!::read(ended_.get(), &count, sizeof count);
     look_after();
     if ((ready[0].revents & POLLIN) == 0) continue;
     if (accept_one()) {
@@ -140,9 +143,11 @@ void SshServer::serve(isolation::FileDescriptor socket) {
   const std::lock_guard lock{mutex_};
   auto& client = clients_.emplace_back();
   client.connection = std::make_unique<SshConnection>(session, std::move(copy), options_.workload, options_.limits);
-  client.thread = std::thread{[&client] {
+  client.thread = std::thread{[this, &client] {
     client.connection->run();
     client.done = true;
+    const std::uint64_t one = 1;
+    (void)!::write(ended_.get(), &one, sizeof one);
   }};
 }
 

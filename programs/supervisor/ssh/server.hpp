@@ -51,7 +51,7 @@ class SshServer {
 
   const Options options_;
   ssh_bind_struct* bind_ = nullptr;
-  isolation::FileDescriptor listener_, stop_;
+  isolation::FileDescriptor listener_, stop_, ended_;
   std::thread accepting_;
   mutable std::mutex mutex_;
   std::list<Client> clients_;

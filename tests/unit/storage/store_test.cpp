@@ -19,6 +19,7 @@
 
 #include "observability/text.hpp"
 #include "storage/sqlite_connection.hpp"
+#include "storage/sqlite_room.hpp"
 
 namespace openshell::storage {
 namespace {
@@ -454,6 +455,9 @@ TEST(Store, WhatHasToBeWrittenIsWrittenOnAFullDisk) {
   if (child == 0) {
     auto store = open_store(url);
     if (!store.ok()) ::_exit(1);
+    for (const char* first : {"first", "second"}) {  // the room is made behind the first write, before the second
+      if (!(*store)->write_and_wait([first](Transaction& tx) { return tx.create(object(first)).status(); }).ok()) ::_exit(4);
+    }
     std::uintmax_t largest = 0;
     for (const char* file : {"db", "db-wal"}) largest = std::max(largest, std::filesystem::file_size(directory.file(file)));
     ::signal(SIGXFSZ, SIG_IGN);
@@ -469,6 +473,33 @@ TEST(Store, WhatHasToBeWrittenIsWrittenOnAFullDisk) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+}
+
+/// Zeros behind the log are no frames: whoever finds the files of a killed process finds what was acknowledged.
+TEST(Store, RoomInTheLogHidesNothing) {
+  const Directory directory;
+  const std::string url = cat("sqlite:", directory.file("db"));
+  for (int start = 0; start < 2; ++start) {  // the second finds the room in the database, and makes that of its log
+    auto store = open_store(url);
+    ASSERT_TRUE(store.ok()) << store.status();
+    const auto write = [&](const std::string& name) {
+      return (*store)->write_and_wait([&](Transaction& tx) { return tx.create(object(name)).status(); });
+    };
+    ASSERT_EQ(write(cat("first", start)), absl::OkStatus());
+    ASSERT_EQ(write(cat("second", start)), absl::OkStatus());  // behind the room
+    for (const char* file : {"db", "db-wal"}) EXPECT_GE(std::filesystem::file_size(directory.file(file)), kReservedBytes) << file;
+    const Directory copy;
+    for (const char* file : {"db", "db-wal"}) std::filesystem::copy_file(directory.file(file), copy.file(file));
+    auto found = open_store(cat("sqlite:", copy.file("db")));
+    ASSERT_TRUE(found.ok()) << found.status();
+    (void)(*found)->read_and_wait([&](Transaction& tx) {
+      for (int i = 0; i <= start; ++i) {
+        EXPECT_TRUE(*tx.get_by_name("thing", "default", cat("first", i))) << start << i;
+        EXPECT_TRUE(*tx.get_by_name("thing", "default", cat("second", i))) << start << i;
+      }
+      return absl::OkStatus();
+    });
+  }
 }
 
 TEST(Uuid, IsAVersion4InItsCanonicalForm) {
