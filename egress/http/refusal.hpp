@@ -30,4 +30,7 @@ std::string refused(int status, std::string_view code, std::string_view detail, 
 /// The same with the key "message", as authority and credential refusals have it.
 std::string refused_with_message(int status, std::string_view code, std::string_view message, const DenialId& denial_id);
 
+/// A body of our own, as it is.
+std::string answered(int status, const std::string& json);
+
 }  // namespace openshell::egress::http

@@ -163,7 +163,9 @@ std::optional<RequestRefusal> refuse_upgrades(RequestContext& context) {
 /// Method, path and query against the rules of the policy.
 std::optional<RequestRefusal> apply_rules(RequestContext& context) {
   Relay& relay = context.relay;
-  context.decision = relay.connection.request({context.head.method, context.shown_path, context.query});
+  const policy::Request asked{context.head.method, context.shown_path, context.query};
+  context.decision = relay.connection.request(asked);
+  if (inspected(context)) relay.record(asked, context.decision.verdict);
   if (context.decision.forwards()) return std::nullopt;
   if (context.decision.verdict == policy::Verdict::unsupported) {
     return unsupported(context, fmt::format("protocol {} is not supported by this version; the endpoint is refused",

@@ -265,6 +265,11 @@ bool admitted(const egress::ActivityEvent& event) {
 
 }  // namespace
 
+std::string file_line(const egress::ActivityEvent& event) {
+  const auto at = event.at == Clock::time_point{} ? Clock::now() : event.at;
+  return timestamp(at) + " OCSF " + shorthand(event);
+}
+
 void log_event(const egress::ActivityEvent& event) {
   auto& out = outlets();
   const auto text = shorthand(event);
