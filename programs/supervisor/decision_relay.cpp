@@ -107,11 +107,12 @@ void DecisionRelay::write() {
   });
 }
 
-/// Until the peer has ended its direction too: a relay that one side leaves is broken for the other.
+/// Until the peer has ended its direction too, and a moment more: a relay that one side leaves is broken for the other, which may still
+/// be reading the end of ours.
 void DecisionRelay::drain() {
   relay_->read([self = shared_from_this()](const absl::StatusOr<std::string>& bytes) {
     if (bytes.ok() && !bytes->empty()) return self->drain();
-    self->finish();
+    self->timers_->after(kLinger, [self] { self->abort(); });
   });
 }
 

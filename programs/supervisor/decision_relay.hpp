@@ -28,8 +28,9 @@ absl::StatusOr<DecisionRequest> parse_decision_request(std::string_view line);
 class DecisionRelay : public std::enable_shared_from_this<DecisionRelay> {
  public:
   static constexpr std::size_t kMaxRequestBytes = 4'096;
-  static constexpr std::size_t kChunk = 32'768;     ///< bytes of one write
-  static constexpr std::chrono::seconds kWait{30};  ///< for the request, and for one write to be taken
+  static constexpr std::size_t kChunk = 32'768;      ///< bytes of one write
+  static constexpr std::chrono::seconds kLinger{1};  ///< from the end of both directions to the end of the relay
+  static constexpr std::chrono::seconds kWait{30};   ///< for the request, and for one write to be taken
 
   DecisionRelay(std::shared_ptr<egress::ByteStream> relay, std::shared_ptr<const DecisionLog> log, std::shared_ptr<TimerThread> timers,
                 std::function<void()> ended)

@@ -6,8 +6,10 @@ import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import grpc
 import pytest
 from conftest import WORKSPACE, Gateway, delete_gone, wait_until
+from openshell._proto import openshell_pb2
 
 HOST = "host.openshell.internal"
 
@@ -121,6 +123,30 @@ def test_replay_of_what_a_sandbox_did(world, upstream):
     assert offline_again.returncode == 1
     recent = world.cli("policy", "replay", "box", "--policy", str(none), "--limit", "1", "-o", "json", check=False)
     assert json.loads(recent.stdout)["decisions"] == 1
+
+
+def forward(world, request=None, **init):
+    """What a client gets that opens ForwardTcp itself."""
+    with world.client() as client:
+        frames = [openshell_pb2.TcpForwardFrame(init=openshell_pb2.TcpForwardInit(sandbox="box", workspace=WORKSPACE, **init))]
+        frames += [openshell_pb2.TcpForwardFrame(data=request), openshell_pb2.TcpForwardFrame(data=b"")] if request is not None else []
+        return b"".join(frame.data for frame in client._stub.ForwardTcp(iter(frames), timeout=20))
+
+
+def test_only_the_record_may_be_named_and_only_by_its_request(world):
+    ssh, record = openshell_pb2.SshRelayTarget(), "openshell.decisions/1"
+    for init in (dict(service_id="openshell.exec/1", ssh=ssh), dict(service_id="openshell.decisions/2", ssh=ssh),
+                 dict(service_id=record, tcp=openshell_pb2.TcpRelayTarget(host="127.0.0.1", port=1)), dict(service_id=record, ssh=ssh, authorization_token="x")):
+        with pytest.raises(grpc.RpcError) as refused:
+            forward(world, **init)
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT, init
+    for request in (b"nonsense\n", b'{"limit": 0}\n', b"", b"{}" * 4000):
+        try:
+            got = forward(world, request, service_id=record, ssh=ssh)
+        except grpc.RpcError:
+            got = b""
+        assert got == b"", "nothing, and no last line: whoever reads it knows that it is incomplete"
+    assert forward(world, b'{"limit": 1}\n', service_id=record, ssh=ssh).endswith(b'{"end":true,"dropped":0}\n')
 
 
 def test_an_agent_proposes_a_rule_and_waits_for_the_person(world, upstream):
