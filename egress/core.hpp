@@ -41,6 +41,7 @@ struct Core {
   websocket::TextAdmission texts{*io};
   std::shared_ptr<const Generation> current;
   std::unordered_set<std::shared_ptr<Relay>> relays;
+  std::size_t local_calls = 0;    ///< requests to policy.local that are being answered
   std::size_t explaining = 0;     ///< of the relays: denied opens that are only answered
   asio::steady_timer sweep{*io};  ///< runs while there are relays
   bool sweeping = false;

@@ -16,6 +16,7 @@
 #include <boost/asio/post.hpp>
 
 #include "egress/core.hpp"
+#include "egress/local_api.hpp"
 #include "egress/pipeline/open.hpp"
 #include "egress/relay/relay.hpp"
 #include "egress/uuid.hpp"
@@ -96,6 +97,7 @@ void Engine::Impl::publish(std::shared_ptr<const Generation> generation, absl::A
     const auto before = core_->current ? core_->current->number : 0;
     core_->current = generation;
     core_->dns.publish(*generation);
+    if (core_->options.local_api) core_->options.local_api->published(generation);
     const std::vector<std::shared_ptr<Relay>> live{core_->relays.begin(), core_->relays.end()};
     for (const auto& relay : live) {
       if (relay->judge(generation)) {
@@ -163,6 +165,7 @@ void Engine::Impl::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, a
   }
   relay->connection = std::move(context.connection);
   relay->addresses = std::move(context.addresses);
+  relay->local = context.source == OpenContext::Source::kPolicyLocal;
   if (context.source != OpenContext::Source::kLiteral && (!refusal || context.source == OpenContext::Source::kDeniedName)) {
     core_->dns.note_use(intent.address, [core = core_.get()] { return core->current; });
   }
@@ -189,7 +192,7 @@ void Engine::Impl::start(std::shared_ptr<Relay> relay, bool explained) {
   sweep_later();
   core_->explaining += explained ? 1 : 0;
   core_->counters.live_relays = core_->relays.size();
-  auto body = explained ? run_explained(relay) : run_relay(relay);
+  auto body = explained ? run_explained(relay) : relay->local ? run_local(relay) : run_relay(relay);
   asio::co_spawn(*core_->io, std::move(body), [this, relay, explained](const std::exception_ptr& error) {
     if (error) relay->close();
     core_->explaining -= explained ? 1 : 0;

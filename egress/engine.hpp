@@ -25,6 +25,9 @@ class CertificateAuthority;
 
 namespace openshell::egress {
 
+class DecisionSink;
+class LocalApi;
+
 /// How long a relay may make no progress. There is no limit on a whole stream (decision of the L7 rows): only on silence.
 struct WaitLimits {
   std::chrono::milliseconds idle_connection{300'000};  ///< between two requests of a keep-alive connection; ended in order
@@ -37,11 +40,13 @@ struct EngineOptions {
   std::string sandbox_id;                               ///< seeds the DNS epoch the first time
   std::string state_dir;                                ///< holds `policy-dns-epoch`; empty: epoch 0, for tests
   std::shared_ptr<const pki::CertificateAuthority> ca;  ///< the sandbox CA; null: nothing can be inspected, so only raw endpoints open
-  std::vector<std::string> resolvers;    ///< `ADDRESS:PORT`, tried in order, 8 at most; empty: first nameserver of /etc/resolv.conf
-  std::string additional_ca_bundle_pem;  ///< added to the upstream roots
-  bool use_system_roots = true;          ///< the host's own bundle file
-  bool endpoint_only_identity = false;   ///< binaries are not evaluated; set from the supervisor's own environment only
-  std::size_t max_streams = 1024;        ///< live relays
+  std::vector<std::string> resolvers;       ///< `ADDRESS:PORT`, tried in order, 8 at most; empty: first nameserver of /etc/resolv.conf
+  std::string additional_ca_bundle_pem;     ///< added to the upstream roots
+  bool use_system_roots = true;             ///< the host's own bundle file
+  bool endpoint_only_identity = false;      ///< binaries are not evaluated; set from the supervisor's own environment only
+  std::size_t max_streams = 1024;           ///< live relays
+  std::shared_ptr<LocalApi> local_api;      ///< what http://policy.local answers; null: nothing is there
+  std::shared_ptr<DecisionSink> decisions;  ///< is told what the policy said; null: nobody
   std::chrono::milliseconds dial_timeout{10'000};
   WaitLimits waits;
 };

@@ -10,6 +10,8 @@
 #include "observability/text.hpp"
 #include "openshell.pb.h"
 #include "policy/hash.hpp"
+#include "policy/risk.hpp"
+#include "providers/profile.hpp"
 #include "sandbox.pb.h"
 
 namespace openshell::gateway {
@@ -57,6 +59,33 @@ absl::Status check(const ConfigInputs& in, const sb::GetSandboxConfigResponse& c
   return absl::OkStatus();
 }
 
+policy::CredentialPlaces credential_places(const ConfigInputs& in, const Evaluation& evaluation) {
+  policy::CredentialPlaces out;
+  for (const auto& provider : in.attached) {
+    out.unbound = out.unbound || provider.unbound();
+    if (!provider.profile) continue;
+    for (const auto& endpoint : providers::profile_endpoints(provider)) out.hosts.push_back(endpoint.host);
+  }
+  for (const auto* policy : {&evaluation.current, &evaluation.effective}) {
+    for (const auto& [provider, places] : policy_bindings(*policy)) {
+      for (const auto& place : places) out.hosts.push_back(place.host);
+    }
+  }
+  return out;
+}
+
+/// The verdict of before holds as long as the token does.
+void prove(const ConfigInputs& in, const openshell::v1::PolicyChunk& stored, Evaluation& evaluation) {
+  const auto& before = stored.validation_result();
+  if (stored.review_token() == evaluation.token && before != kNotEvaluated && before != kUnavailable && !before.empty()) {
+    evaluation.verdict = before;
+    return;
+  }
+  const auto findings = policy::new_findings(evaluation.current, evaluation.effective, credential_places(in, evaluation));
+  evaluation.verdict = findings.ok() ? policy::describe_findings(*findings) : kUnavailable;
+  if (!findings.ok()) evaluation.error = "prover validation unavailable; proposal cannot be reviewed";
+}
+
 }  // namespace
 
 Evaluation evaluate(const ConfigInputs& in, const sb::SandboxPolicy& base, const sb::GetSandboxConfigResponse& current,
@@ -85,6 +114,7 @@ Evaluation evaluate(const ConfigInputs& in, const sb::SandboxPolicy& base, const
   out.token = out.error.empty() ? sha256_hex(absl::StrCat(domain, nul, chunk.rule_name(), rule, out.current_hash, out.candidate_hash,
                                                           credential_fingerprints(in.attached)))
                                 : sha256_hex(absl::StrCat(domain, "-failed", nul, chunk.rule_name(), rule, out.current_hash, out.error));
+  if (out.error.empty()) prove(in, chunk, out);
   return out;
 }
 

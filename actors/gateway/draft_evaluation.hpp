@@ -8,13 +8,15 @@
 
 namespace openshell::gateway {
 
-/// What stands where a prover's verdict would: there is no prover yet, so nothing is approved without a person.
+/// What stands where a prover's verdict would: the proposal can not be applied, so there is nothing to prove.
 inline constexpr const char* kNotEvaluated = "not evaluated";
+inline constexpr const char* kUnavailable = "validation unavailable";
 
 struct Evaluation {
-  policy::Candidate candidate;  ///< empty where `error` says why
-  std::string error;            ///< one sentence; such a proposal can not be approved
-  std::string token;            ///< differs as soon as the rule, the policy in force, the outcome or the credentials do
+  policy::Candidate candidate;          ///< empty where `error` says why
+  std::string error;                    ///< one sentence; such a proposal can not be approved
+  std::string verdict = kNotEvaluated;  ///< of the prover: what the proposal newly makes possible with credentials
+  std::string token;                    ///< differs as soon as the rule, the policy in force, the outcome or the credentials do
   std::string current_hash, candidate_hash;
   openshell::sandbox::v1::SandboxPolicy current, effective;  ///< without and with the proposal
 };

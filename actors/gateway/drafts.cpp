@@ -126,7 +126,7 @@ void count_again(records::DraftChunkRecord& stored, const records::DraftChunkRec
 
 void record_evaluation(records::DraftChunkRecord& draft, const Evaluation& evaluation) {
   auto& chunk = *draft.mutable_chunk();
-  chunk.set_validation_result(kNotEvaluated);
+  chunk.set_validation_result(evaluation.verdict);
   chunk.set_application_error(evaluation.error);
   chunk.set_review_token(evaluation.token);
   chunk.set_current_effective_policy_hash(evaluation.current_hash);

@@ -1,4 +1,4 @@
-// Proposals of a sandbox: what its supervisor submits, and what people decide.
+// Proposals of a sandbox: what people decide about them.
 #include <absl/strings/ascii.h>
 #include <caf/all.hpp>
 
@@ -8,74 +8,23 @@
 #include <tuple>
 
 #include "actors/gateway/create_request.hpp"
-#include "actors/gateway/drafts.hpp"
-#include "actors/gateway/entity_ops.hpp"
-#include "api/errors.hpp"
+#include "actors/gateway/draft_ops.hpp"
 #include "observability/text.hpp"
 #include "policy/merge.hpp"
 #include "policy/static_fields.hpp"
 
 namespace openshell::gateway {
-namespace {
 
 using openshell::sandbox::v1::SandboxPolicy;
 using records::DraftChunkRecord;
 
-/// What GetDraftPolicy attaches of whole policies at most, so that the answer stays below what clients take.
-constexpr std::size_t kMaxAttachedBytes = 2U << 20;
-
 /// Of many that are approved at once: how many between two looks at the mailbox.
 constexpr std::size_t kDraftsPerTurn = 16;
-
-constexpr const char* kGlobal =
-    "cannot approve rules while a global policy is active; delete the global policy to manage per-sandbox rules";
-constexpr const char* kStaleToken = "review token does not match the fetched proposal; refetch and review again";
-constexpr const char* kInputsChanged = "proposal inputs changed; evaluation refreshed, refetch and review again";
-
-bool is(const DraftChunkRecord& draft, std::string_view status) { return draft.chunk().status() == status; }
 
 Evaluation evaluated(Entity self, const DraftChunkRecord& draft) {
   return evaluate(config_inputs(self), base_policy(self), *config(self), draft);
 }
 
-absl::StatusOr<DraftChunkRecord> find_draft(Entity self, const std::string& id) {
-  if (id.empty()) return api::invalid_field("chunk_id", "chunk_id is required");
-  const auto found = self->state.drafts.find(id);
-  if (found == self->state.drafts.end()) return absl::NotFoundError("chunk not found");
-  return found->second;
-}
-
-absl::Status wrong_status(const DraftChunkRecord& draft, std::string_view expected) {
-  return absl::FailedPreconditionError(cat("chunk status is '", draft.chunk().status(), "', expected ", expected));
-}
-
-/// What several steps of one request change, seen together before anything is written.
-class DraftChanges {
- public:
-  explicit DraftChanges(Entity self) : self_{self}, rows_{self->state.drafts} {}
-
-  DraftRows& rows() { return rows_; }
-  DraftChunkRecord& edit(const std::string& id) {
-    changed_.insert(id);
-    return rows_[id];
-  }
-  [[nodiscard]] bool empty() const { return changed_.empty(); }
-  void into(Change& change) const {
-    auto changed = changed_;
-    for (auto& id : surplus_rejected(rows_)) {
-      changed.erase(id);
-      if (self_->state.drafts.contains(id)) change.erased_drafts.push_back(std::move(id));
-    }
-    for (const auto& id : changed) change.drafts.push_back(rows_.at(id));
-  }
-
- private:
-  Entity self_;
-  DraftRows rows_;
-  std::set<std::string> changed_;
-};
-
-/// Pending proposals that the policy in force allows already are closed: nobody needs to look at them.
 void close_covered(Entity self, DraftChanges& drafts) {
   const auto current = config(self);
   const auto now = self->state.deps->now();
@@ -85,6 +34,8 @@ void close_covered(Entity self, DraftChanges& drafts) {
   }
 }
 
+namespace {
+
 void evaluate_again(Entity self, DraftChanges& drafts) {
   std::size_t left = kMaxRefreshedDrafts;
   for (const auto* draft : newest_first(drafts.rows())) {
@@ -92,11 +43,13 @@ void evaluate_again(Entity self, DraftChanges& drafts) {
     if (!is(*draft, draft_status::kPending)) continue;
     --left;
     const auto evaluation = evaluated(self, *draft);
-    if (evaluation.token != draft->chunk().review_token()) record_evaluation(drafts.edit(draft->chunk().id()), evaluation);
+    const bool same = evaluation.token == draft->chunk().review_token() && evaluation.verdict == draft->chunk().validation_result();
+    if (!same) record_evaluation(drafts.edit(draft->chunk().id()), evaluation);
   }
 }
 
-/// Closes and evaluates what waits, then runs `then` whatever came of it: an approval finds what was missed here.
+}  // namespace
+
 void refresh_drafts(Entity self, std::function<void()> then) {
   self->state.draft_refresh_due = false;
   with_providers(self, [=](const absl::Status& known) {
@@ -111,13 +64,37 @@ void refresh_drafts(Entity self, std::function<void()> then) {
   });
 }
 
-/// Canonical policy against what runs; network rules change only, but the check is cheap and the promise is for ever.
 absl::Status check_live(Entity self, const SandboxPolicy& policy) {
   const auto& sandbox = self->state.record.sandbox();
   if (policy.ByteSizeLong() > kMaxPolicyBytes)
     return absl::FailedPreconditionError(cat("the policy would exceed ", kMaxPolicyBytes, " bytes"));
   if (!sandbox.spec().has_policy() || !sandbox.status().configuration_activated()) return absl::OkStatus();
   return policy::check_live_update(sandbox.spec().policy(), policy);
+}
+
+std::string applied_name(const SandboxPolicy& before, const policy::Candidate& candidate) {
+  return policy::covers(before, candidate.rule) ? std::string{} : candidate.rule_name;
+}
+
+namespace {
+
+/// What GetDraftPolicy attaches of whole policies at most, so that the answer stays below what clients take.
+constexpr std::size_t kMaxAttachedBytes = 2U << 20;
+
+constexpr const char* kGlobal =
+    "cannot approve rules while a global policy is active; delete the global policy to manage per-sandbox rules";
+constexpr const char* kStaleToken = "review token does not match the fetched proposal; refetch and review again";
+constexpr const char* kInputsChanged = "proposal inputs changed; evaluation refreshed, refetch and review again";
+
+absl::StatusOr<DraftChunkRecord> find_draft(Entity self, const std::string& id) {
+  if (id.empty()) return api::invalid_field("chunk_id", "chunk_id is required");
+  const auto found = self->state.drafts.find(id);
+  if (found == self->state.drafts.end()) return absl::NotFoundError("chunk not found");
+  return found->second;
+}
+
+absl::Status wrong_status(const DraftChunkRecord& draft, std::string_view expected) {
+  return absl::FailedPreconditionError(cat("chunk status is '", draft.chunk().status(), "', expected ", expected));
 }
 
 /// Takes an approved proposal out of the policy again. The rule that it was put into stays for other programs.
@@ -161,115 +138,6 @@ void refuse_and_keep(Entity self, DraftChunkRecord draft, const Evaluation& live
   commit(self, std::move(change),
          [=](const absl::Status& status) { answer(status.ok() ? why : api::from_storage("approve draft", status)); });
 }
-
-/// A policy and the decision that made it, in one commit; the proposals that wait are looked at again before the answer.
-template <class Response>
-void decide(Entity self, const SandboxPolicy& policy, std::vector<DraftChunkRecord> decided, std::string_view what,
-            std::function<void(const StagedPolicy&)> done, Answer<Response> answer) {
-  if (auto status = check_live(self, policy); !status.ok()) return answer(status);
-  auto change = begin(self);
-  const auto staged = stage_policy(self, change, policy, {});
-  change.drafts = std::move(decided);
-  commit(self, std::move(change), [=, name = std::string{what}](const absl::Status& status) {
-    if (!status.ok()) return answer(api::from_storage(name, status));
-    refresh_drafts(self, [=] { done(staged); });
-  });
-}
-
-/// The rule name to remember of an approval: none where nothing changed.
-std::string applied_name(const SandboxPolicy& before, const policy::Candidate& candidate) {
-  return policy::covers(before, candidate.rule) ? std::string{} : candidate.rule_name;
-}
-
-// ---- submissions
-
-/// One submission, chunk by chunk.
-class Submission {
- public:
-  Submission(Entity self, const pb::SubmitPolicyAnalysisRequest& request) : self_{self}, request_{request}, drafts_{self} {
-    for (const auto& [id, draft] : self->state.drafts) version_ = std::max(version_, draft.draft_version() + 1);
-    close_covered(self, drafts_);
-    for (const auto& [id, draft] : drafts_.rows()) {
-      pending_ += is(draft, draft_status::kPending) ? 1 : 0;
-      if (!draft.dedup_key().empty()) by_key_[draft.dedup_key()] = id;
-    }
-  }
-
-  void take_all() {
-    for (const auto& proposed : request_.proposed_chunks()) {
-      const auto id = take(proposed);
-      if (!id.ok()) {
-        response_.set_rejected_chunks(response_.rejected_chunks() + 1);
-        response_.add_rejection_reasons(std::string{to_std(id.status().message())});
-        continue;
-      }
-      response_.set_accepted_chunks(response_.accepted_chunks() + 1);
-      response_.add_accepted_chunk_ids(*id);
-    }
-  }
-
-  [[nodiscard]] const pb::SubmitPolicyAnalysisResponse& response() const { return response_; }
-  [[nodiscard]] const DraftChanges& drafts() const { return drafts_; }
-
- private:
-  absl::StatusOr<std::string> take(const pb::PolicyChunk& proposed) {
-    auto& deps = *self_->state.deps;
-    const auto& mode = request_.analysis_mode();
-    auto draft = new_draft(proposed, mode, version_, deps.new_id(), deps.now());
-    if (!draft.ok()) return draft.status();
-    std::string id = draft->chunk().id();
-    if (const auto known = by_key_.find(draft->dedup_key()); !draft->dedup_key().empty() && known != by_key_.end()) {
-      id = known->second;  // seen again: counted, its rule never replaced
-      count_again(drafts_.edit(id), *draft);
-      if (is(drafts_.rows().at(id), draft_status::kPending)) look_at(id);
-    } else {
-      if (pending_ >= kMaxPendingDrafts) {
-        return absl::ResourceExhaustedError(
-            cat("chunk '", proposed.rule_name(), "': ", kMaxPendingDrafts, " proposals of this sandbox wait for a decision"));
-      }
-      const auto evaluation = evaluated(self_, *draft);
-      if (mode != "mechanistic" && !evaluation.error.empty())
-        return absl::InvalidArgumentError(cat("chunk '", proposed.rule_name(), "': ", evaluation.error));
-      record_evaluation(*draft, evaluation);
-      drafts_.edit(id) = *draft;
-      if (!draft->dedup_key().empty()) by_key_[draft->dedup_key()] = id;
-      ++pending_;
-    }
-    settle(id, mode == "mechanistic");
-    return id;
-  }
-
-  void look_at(const std::string& id) { record_evaluation(drafts_.edit(id), evaluated(self_, drafts_.rows().at(id))); }
-
-  /// Of one host, port and program one proposal waits: the newest.
-  void settle(const std::string& id, bool mechanistic) {
-    const auto key = draft_key(drafts_.rows().at(id).chunk());
-    if (key.empty() || !is(drafts_.rows().at(id), draft_status::kPending)) return;
-    const auto now = self_->state.deps->now();
-    std::string approved;
-    std::vector<std::string> older;
-    for (const auto& [other, draft] : drafts_.rows()) {
-      if (other == id || draft_key(draft.chunk()) != key) continue;
-      if (is(draft, draft_status::kPending)) older.push_back(other);
-      if (is(draft, draft_status::kApproved)) approved = other;
-    }
-    for (const auto& other : older) {
-      reject(drafts_.edit(other), cat("superseded by chunk ", id), now);
-      --pending_;
-    }
-    if (!mechanistic || approved.empty()) return;
-    reject(drafts_.edit(id), cat("already covered by approved chunk ", approved, " (agent_authored or prior auto-approval)"), now);
-    --pending_;
-  }
-
-  Entity self_;
-  const pb::SubmitPolicyAnalysisRequest& request_;
-  DraftChanges drafts_;
-  pb::SubmitPolicyAnalysisResponse response_;
-  std::map<std::string, std::string> by_key_;
-  std::uint64_t version_ = 1;
-  std::size_t pending_ = 0;
-};
 
 // ---- approving many
 
@@ -378,21 +246,6 @@ void refresh_drafts_later(Entity self) {
   if (s.draft_refresh_due || !waiting) return;
   s.draft_refresh_due = true;
   quietly(self, [self](auto leave) { self->state.draft_refresh_due ? refresh_drafts(self, leave) : leave(); });
-}
-
-void submit_analysis(Entity self, const Ask<pb::SubmitPolicyAnalysisRequest>& ask, Answer<pb::SubmitPolicyAnalysisResponse> answer) {
-  if (ask.request->proposed_chunks().empty()) return answer(pb::SubmitPolicyAnalysisResponse{});
-  with_providers(self, [=, request = ask.request](const absl::Status& known) {
-    if (!known.ok()) return answer(api::from_storage("submit policy analysis", known));
-    Submission submission{self, *request};
-    submission.take_all();
-    if (submission.drafts().empty()) return answer(submission.response());
-    auto change = begin(self);
-    submission.drafts().into(change);
-    commit(self, std::move(change), [answer, response = submission.response()](const absl::Status& status) {
-      status.ok() ? answer(response) : answer(api::from_storage("submit policy analysis", status));
-    });
-  });
 }
 
 void get_drafts(Entity self, const Ask<pb::GetDraftPolicyRequest>& ask, Answer<pb::GetDraftPolicyResponse> answer) {

@@ -209,6 +209,21 @@ void GatewayConnection::submit_analysis(const supervisor::DenialBatch& batch, Se
   call<decltype(request), Response>(*this, method, request, only_status<Response>(std::move(done)));
 }
 
+void GatewayConnection::submit_proposals(v1::SubmitPolicyAnalysisRequest request, Done<v1::SubmitPolicyAnalysisResponse> done) {
+  request.set_name(options_.sandbox_name);
+  using Response = v1::SubmitPolicyAnalysisResponse;
+  Method<v1::SubmitPolicyAnalysisRequest, Response> method = &Async::SubmitPolicyAnalysis;
+  call<v1::SubmitPolicyAnalysisRequest, Response>(*this, method, std::move(request), std::move(done));
+}
+
+void GatewayConnection::get_drafts(Done<v1::GetDraftPolicyResponse> done) {
+  v1::GetDraftPolicyRequest request;
+  request.set_sandbox(options_.sandbox_name);
+  using Response = v1::GetDraftPolicyResponse;
+  Method<decltype(request), Response> method = &Async::GetDraftPolicy;
+  call<decltype(request), Response>(*this, method, request, std::move(done));
+}
+
 void GatewayConnection::report_main_exit(int code, Sent done) {
   v1::ReportMainProcessExitRequest request;
   request.set_sandbox_id(options_.sandbox_id);

@@ -18,8 +18,11 @@ class Channel;
 class ClientContext;
 }  // namespace grpc
 namespace openshell::v1 {
+class GetDraftPolicyResponse;
+class SubmitPolicyAnalysisRequest;
+class SubmitPolicyAnalysisResponse;
 class SupervisorHello;
-}
+}  // namespace openshell::v1
 
 namespace openshell::api {
 
@@ -64,6 +67,10 @@ class GatewayConnection {
   void report_endpoints(const supervisor::EndpointReport& report, Sent done);
   void submit_policy(const supervisor::PolicyUpload& upload, Sent done);
   void submit_analysis(const supervisor::DenialBatch& batch, Sent done);
+  /// What an agent proposes; `request` names no sandbox, it is this one.
+  void submit_proposals(v1::SubmitPolicyAnalysisRequest request, Done<v1::SubmitPolicyAnalysisResponse> done);
+  /// Every proposal of this sandbox.
+  void get_drafts(Done<v1::GetDraftPolicyResponse> done);
   void report_main_exit(int code, Sent done);
   void finalize_main_exit(Sent done);
   /// Renews both tokens and installs them.

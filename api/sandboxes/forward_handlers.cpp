@@ -1,4 +1,5 @@
 // ForwardTcp: a user's byte stream to the SSH server of a sandbox, or to a port of its loopback. [decision 22]
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
@@ -17,7 +18,19 @@ namespace {
 constexpr std::size_t kForwardChunk = 65'536;  ///< bytes of one frame towards a client
 constexpr std::size_t kMaxServiceId = 1'024;   ///< bytes of the free text in the logs
 constexpr std::string_view kReserved = "openshell.";
+constexpr std::string_view kDecisions = "openshell.decisions/1";  ///< decision records of the supervisor: the one reserved id for clients
+constexpr std::string_view kReadConfig = "config:read";
 constexpr const char* kHalfClose = "openshell-half-close";
+
+/// What a policy decided tells what it holds. Scopes limit only callers that have some: ForwardTcp asks for one of its own where they
+/// count.
+bool may_read_config(const Principal& principal) {
+  const auto* user = std::get_if<User>(&principal);
+  if (user == nullptr) return false;
+  const auto& scopes = user->identity.scopes;
+  const auto holds = [&](std::string_view scope) { return std::find(scopes.begin(), scopes.end(), scope) != scopes.end(); };
+  return scopes.empty() || holds(kReadConfig) || holds("openshell:all");
+}
 
 /// One call: its checks, then two pumps. An end of the caller's direction is an empty frame or the end of its stream; the target's end is
 /// an empty frame to a caller that announced that it knows, else the end of the call.
@@ -39,8 +52,11 @@ class ForwardCall : public std::enable_shared_from_this<ForwardCall> {
   void fail(const absl::Status& status) { stream_.finish(status); }
 
   void open(const pb::TcpForwardInit& init) {
-    if (init.service_id().starts_with(kReserved))
+    decisions_ = init.service_id() == kDecisions && init.has_ssh() && init.authorization_token().empty();
+    if (init.service_id().starts_with(kReserved) && !decisions_)
       return fail(invalid_field("service_id", cat("service ids that begin with '", kReserved, "' are reserved")));
+    if (decisions_ && !may_read_config(ctx_->principal))
+      return fail(absl::PermissionDeniedError(cat("scope '", kReadConfig, "' required")));
     if (init.target_case() == pb::TcpForwardInit::TARGET_NOT_SET) return fail(invalid_field("target", "tcp forward target is required"));
     relay_.service_id = init.service_id().substr(0, kMaxServiceId);
     if (init.has_tcp()) {
@@ -68,7 +84,7 @@ class ForwardCall : public std::enable_shared_from_this<ForwardCall> {
 
   void authorise() {
     if (token_row_.empty()) {
-      if (relay_.tcp_host.empty()) return fail(absl::UnauthenticatedError("authorization_token is required for ForwardTcp"));
+      if (relay_.tcp_host.empty() && !decisions_) return fail(absl::UnauthenticatedError("authorization_token is required for ForwardTcp"));
       return request_relay();
     }
     const auto identity = plane_->actors.identities->find(relay_.sandbox_id);
@@ -178,6 +194,7 @@ class ForwardCall : public std::enable_shared_from_this<ForwardCall> {
   const Calls stream_;
   const bool half_close_;
   gateway::RelayRequest relay_;
+  bool decisions_ = false;
   std::string token_row_;  // empty: authorised as the caller
   std::shared_ptr<gateway::RelayEnd> end_;
   std::atomic<bool> ended_in_{false}, ended_out_{false};

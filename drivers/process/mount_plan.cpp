@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "drivers/agent_skill.hpp"
 #include "drivers/process/descriptor.hpp"
 #include "isolation/boundary/digest.hpp"
 
@@ -162,6 +163,10 @@ void plan_own_etc(Planner& planner, const RootInputs& in) {
   for (const std::uint32_t group : in.groups) groups += "sandbox" + std::to_string(group) + ":x:" + std::to_string(group) + ":sandbox\n";
   planner.file("/etc/group", groups + "nogroup:x:65534:\n");
   planner.file("/etc/machine-id", boundary::sha256_hex(in.sandbox_id).substr(0, 32) + "\n");
+  for (const char* directory : {"/etc/openshell", "/etc/openshell/skills", "/etc/openshell/skills/policy-advisor"})
+    planner.directory(directory);
+  for (const auto path : {kSkillPath, kSkillFolderPath}) planner.file(std::string{path}, std::string{kSkillText});
+  planner.file(std::string{kAgentsPath}, std::string{kAgentsText});
 }
 
 // Each bundle file that the root has, once, symlinks followed where they stay in what the sandbox sees.

@@ -12,10 +12,16 @@ json::string_view view(std::string_view text) { return {text.data(), text.size()
 
 std::string_view reason_phrase(int status) {
   switch (status) {
+    case 200:
+      return "OK";
+    case 202:
+      return "Accepted";
     case 400:
       return "Bad Request";
     case 403:
       return "Forbidden";
+    case 404:
+      return "Not Found";
     case 413:
       return "Content Too Large";
     case 431:
@@ -29,12 +35,14 @@ std::string_view reason_phrase(int status) {
   }
 }
 
-std::string render(int status, const json::object& body, std::string_view policy, bool policy_header) {
-  const std::string text = json::serialize(body);
+std::string render(int status, const std::string& text, std::string_view policy, bool policy_header) {
   std::string out =
       fmt::format("HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", status, reason_phrase(status), text.size());
   if (policy_header) out += fmt::format("X-OpenShell-Policy: {}\r\n", policy);
   return out + "Connection: close\r\n\r\n" + text;
+}
+std::string render(int status, const json::object& body, std::string_view policy, bool policy_header) {
+  return render(status, json::serialize(body), policy, policy_header);
 }
 
 json::array next_steps() {
@@ -101,5 +109,7 @@ std::string refused_with_message(int status, std::string_view code, std::string_
   if (!denial_id.empty()) body["denial_id"] = view(denial_id.str());
   return render(status, body, {}, false);
 }
+
+std::string answered(int status, const std::string& json) { return render(status, json, {}, false); }
 
 }  // namespace openshell::egress::http

@@ -43,4 +43,7 @@ std::string refused_l7(const L7Refusal& refusal);
 /// The same as `refused` with the key "message", as authority and credential refusals have it.
 std::string refused_with_message(int status, std::string_view code, std::string_view message, const DenialId& denial_id);
 
+/// A body of our own, as it is.
+std::string answered(int status, const std::string& json);
+
 }  // namespace openshell::egress::http

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "egress/decisions.hpp"
 #include "egress/destination/address_rules.hpp"
+#include "egress/dns/names.hpp"
 
 namespace openshell::egress {
 namespace {
@@ -57,8 +59,19 @@ std::optional<OpenRefusal> have_generation(OpenContext& context) {
   return std::nullopt;
 }
 
+/// The service of the supervisor itself. It needs no rule, and no rule opens another port of it.
+std::optional<OpenRefusal> find_policy_local(OpenContext& context) {
+  constexpr Port kHttp{80};
+  context.source = OpenContext::Source::kPolicyLocal;
+  context.host = dns::kPolicyLocalName;
+  if (context.intent.port == kHttp && context.core.options.local_api) return std::nullopt;
+  return invalid_destination("policy.local is served at http://policy.local only", "transparent_tcp_policy_local_invalid_destination",
+                             "transparent_tcp_mapping");
+}
+
 /// What the address stands for.
 std::optional<OpenRefusal> find_destination(OpenContext& context) {
+  if (context.intent.address.unmapped() == dns::MappingTable::policy_local()) return find_policy_local(context);
   const auto found = context.core.dns.find(context.intent.address);
   if (const auto* mapping = std::get_if<const dns::Mapping*>(&found)) {
     context.source = OpenContext::Source::kMapping;
@@ -92,9 +105,12 @@ std::optional<OpenRefusal> verify_identity(OpenContext& context) {
   context.core.counters.pinned_binaries = context.core.pins.size();
   if (status.ok()) return std::nullopt;
   const bool full = absl::IsResourceExhausted(status);
+  const bool local = context.source == OpenContext::Source::kPolicyLocal;
   return OpenRefusal{full ? DenialKind::kResourceExhausted : DenialKind::kIdentityUnavailable,
                      std::string{status.message()},
-                     full ? "transparent_tcp_resource_exhausted" : "transparent_tcp_identity_unavailable",
+                     full    ? "transparent_tcp_resource_exhausted"
+                     : local ? "transparent_tcp_policy_local_identity_unavailable"
+                             : "transparent_tcp_identity_unavailable",
                      "",
                      "transparent_tcp_policy",
                      false};
@@ -103,15 +119,17 @@ std::optional<OpenRefusal> verify_identity(OpenContext& context) {
 /// One atomic policy decision. A denied name and a port that the mapping does not cover are denied whatever it says: nothing was resolved
 /// for them.
 std::optional<OpenRefusal> authorize(OpenContext& context) {
+  if (context.source == OpenContext::Source::kPolicyLocal) return std::nullopt;
   policy::Destination destination{context.host, context.intent.port.value, {}};
+  static thread_local std::vector<std::string> ancestors;
+  ancestors.clear();
   if (const auto* identity = context.identity(); identity != nullptr && !context.core.options.endpoint_only_identity) {
-    static thread_local std::vector<std::string> ancestors;
-    ancestors.clear();
     for (const auto& ancestor : identity->ancestors) ancestors.push_back(ancestor.path);
     destination.binary = {identity->executable.path, ancestors, identity->cmdline_paths};
-    context.connection = context.generation->matcher->connect(destination);
-  } else {
-    context.connection = context.generation->matcher->connect(destination);
+  }
+  context.connection = context.generation->matcher->connect(destination);
+  if (const auto& sink = context.core.options.decisions) {
+    sink->decided(*context.generation, destination, nullptr, context.connection.allowed ? policy::Verdict::allow : policy::Verdict::deny);
   }
   if (!context.connection.allowed) {
     return policy_denied(context.connection.reason.empty() ? "network connections not allowed by policy" : context.connection.reason);
@@ -162,6 +180,7 @@ std::optional<OpenRefusal> check_literal(OpenContext& context) {
 
 /// Only addresses that were judged when the name was asked, of the endpoint that decides.
 std::optional<OpenRefusal> check_destination(OpenContext& context) {
+  if (context.source == OpenContext::Source::kPolicyLocal) return std::nullopt;
   if (context.source == OpenContext::Source::kLiteral) return check_literal(context);
   for (const auto* endpoint : context.connection.endpoints()) {
     if (!has_contract(context, *endpoint)) continue;
@@ -179,6 +198,7 @@ std::optional<OpenRefusal> check_destination(OpenContext& context) {
 
 /// Whether what has to be inspected can be.
 std::optional<OpenRefusal> check_gates(OpenContext& context) {
+  if (context.source == OpenContext::Source::kPolicyLocal) return std::nullopt;
   if (context.connection.inspection != policy::Inspection::raw && !context.core.leaves.available()) {
     return OpenRefusal{DenialKind::kPolicyDenied,     "TLS termination unavailable (CA initialization failed)",
                        "tls_termination_unavailable", "connect-tls-termination-unavailable",

@@ -173,7 +173,9 @@ std::optional<RequestRefusal> refuse_upgrades(RequestContext& context) {
 /// Method, path, query and content against the rules of the policy.
 std::optional<RequestRefusal> apply_rules(RequestContext& context) {
   Relay& relay = context.relay;
-  context.decision = judge_request(relay.connection, {context.head.method, context.shown_path, context.query}, context.content.get());
+  const policy::Request asked{context.head.method, context.shown_path, context.query};
+  context.decision = judge_request(relay.connection, asked, context.content.get());
+  if (inspected(context)) relay.record(asked, context.decision.verdict);
   if (context.decision.protocol == policy::Protocol::websocket && !context.websocket_upgrade) {
     return unsupported(context, "websocket endpoint requires a valid WebSocket upgrade request");
   }

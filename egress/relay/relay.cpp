@@ -6,6 +6,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "egress/decisions.hpp"
 #include "egress/destination/address_rules.hpp"
 #include "egress/http/head.hpp"
 #include "egress/http/refusal.hpp"
@@ -44,7 +45,7 @@ CredentialScope Relay::scope(std::string_view path) const {
 
 bool Relay::judge(const std::shared_ptr<const Generation>& next) {
   if (closed || !next->matcher) return false;
-  if (explained) return true;  // nothing is relayed; its own ten seconds end it
+  if (explained || local) return true;  // nothing is relayed; their own limits end them
   auto decision = next->matcher->connect(destination());
   if (!decision.allowed || !connection.same_handling(decision)) return false;
   if (!addresses_still_good(*this, decision, *next)) return false;
@@ -85,6 +86,10 @@ void Relay::watch_half_closed() {
     if (relay->progress == seen) return relay->close();
     relay->watch_half_closed();
   });
+}
+
+void Relay::record(const policy::Request& request, policy::Verdict verdict) const {
+  if (core.options.decisions) core.options.decisions->decided(*generation, destination(), &request, verdict);
 }
 
 ActivityEvent Relay::event(EventClass kind, Disposition disposition, Severity severity) const {

@@ -49,6 +49,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::shared_ptr<DialHandle> dialing = std::make_shared<DialHandle>();
   std::optional<OpenExchange> exchange;
   std::optional<std::pair<std::string, DenialId>> explained;  ///< a denied open that is only answered: reason and id
+  bool local = false;                                         ///< to policy.local: nothing is relayed
   std::uint64_t progress = 0;                                 ///< chunks carried towards the workload
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();  ///< of the present wait
   Reader* unwatched = nullptr;  ///< of a client whose response is awaited: the next sweep begins to watch it
@@ -75,6 +76,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   /// The client ended its direction: closes when kHalfClosedIdle passes without a byte towards it.
   void watch_half_closed();
 
+  /// The policy was asked about a request of this connection: once for each call of a batch.
+  void record(const policy::Request& request, policy::Verdict verdict) const;
   /// An event with everything known of this connection filled in.
   [[nodiscard]] ActivityEvent event(EventClass kind, Disposition disposition, Severity severity) const;
   void count(bool denied, std::string_view group) const;
@@ -83,6 +86,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
 
 /// The life of a relay after its open was allowed: dial, look at the first bytes, carry.
 Task<void> run_relay(std::shared_ptr<Relay> relay);
+/// The life of a connection to http://policy.local.
+Task<void> run_local(std::shared_ptr<Relay> relay);
 /// The life of a denied open that is explained over HTTP.
 Task<void> run_explained(std::shared_ptr<Relay> relay);
 

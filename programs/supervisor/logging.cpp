@@ -267,6 +267,11 @@ bool admitted(const egress::ActivityEvent& event) {
 
 }  // namespace
 
+std::string file_line(const egress::ActivityEvent& event) {
+  const auto at = event.at == Clock::time_point{} ? Clock::now() : event.at;
+  return timestamp(at) + " OCSF " + shorthand(event);
+}
+
 void log_events(const std::vector<egress::ActivityEvent>& events) {
   auto& out = outlets();
   std::string lines;

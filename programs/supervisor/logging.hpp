@@ -25,6 +25,9 @@ void start_logging(const LoggingOptions& options, std::shared_ptr<LogQueue> queu
 /// event is pushed at once and carries its `denial_id`. [LOG rows; decisions 14, 50]
 void log_events(const std::vector<egress::ActivityEvent>& events);
 
+/// The line as it stands in the file, without its end.
+[[nodiscard]] std::string file_line(const egress::ActivityEvent& event);
+
 /// `NET:OPEN [MED] DENIED /usr/bin/wget(71) -> mirror.test:443 [policy:- engine:opa] [reason:no matching policy]`
 [[nodiscard]] std::string shorthand(const egress::ActivityEvent& event);
 

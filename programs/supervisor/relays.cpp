@@ -130,6 +130,10 @@ void Relays::open(RelayRequest request, std::function<void(std::string error)> o
     forget(request.channel_id);
     opened(std::move(text));
   };
+  if (const auto service = services_.find(request.service_id); service != services_.end() && !request.tcp) {
+    opened({});
+    return open_service(request.channel_id, service->second);
+  }
   if (request.service_id.starts_with(kInternalPrefix)) {
     if (request.service_id != kExecService || request.tcp) {
       const std::string_view kind = request.service_id.starts_with("openshell.exec/") && !request.tcp ? "unsupported exec protocol: "
@@ -152,6 +156,12 @@ void Relays::open_exec(const std::string& channel_id) {
     if (auto alive = weak.lock()) alive->abort();
   });
   relay->run();
+}
+
+void Relays::open_service(const std::string& channel_id, const Serve& serve) {
+  auto abort = serve(open_relay_(channel_id), [self = shared_from_this(), channel_id] { self->forget(channel_id); });
+  const std::lock_guard lock{mutex_};
+  if (const auto found = live_.find(channel_id); found != live_.end()) found->second = std::move(abort);  // else it ended already
 }
 
 void Relays::open_tcp(const RelayRequest& request, std::function<void(std::string error)> opened) {

@@ -29,6 +29,11 @@ class Relays final : public RelayHost, public std::enable_shared_from_this<Relay
   Relays(std::shared_ptr<BoundaryClient> boundary, OpenRelay open_relay, DialSsh dial_ssh, std::shared_ptr<TimerThread> timers)
       : boundary_{std::move(boundary)}, open_relay_{std::move(open_relay)}, dial_ssh_{std::move(dial_ssh)}, timers_{std::move(timers)} {}
 
+  /// A service of this process that the gateway may open by its id (`openshell.NAME/VERSION`); needs no sandbox. Starts serving `relay`,
+  /// and says how to abort it; `ended` is to be called once. Before the session begins.
+  using Serve = std::function<std::function<void()>(std::shared_ptr<egress::ByteStream> relay, std::function<void()> ended)>;
+  void offer(std::string service_id, Serve serve) { services_.emplace(std::move(service_id), std::move(serve)); }
+
   void open(RelayRequest request, std::function<void(std::string error)> opened) override;
   void abort(const std::string& channel_id, const std::string& reason) override;
 
@@ -37,6 +42,7 @@ class Relays final : public RelayHost, public std::enable_shared_from_this<Relay
 
  private:
   void open_exec(const std::string& channel_id);
+  void open_service(const std::string& channel_id, const Serve& serve);
   void open_ssh(const std::string& channel_id, const std::function<void(std::string error)>& opened);
   void bridge(const std::string& channel_id, std::shared_ptr<egress::ByteStream> target);
   void open_tcp(const RelayRequest& request, std::function<void(std::string error)> opened);
@@ -47,6 +53,7 @@ class Relays final : public RelayHost, public std::enable_shared_from_this<Relay
   const OpenRelay open_relay_;
   const DialSsh dial_ssh_;
   const std::shared_ptr<TimerThread> timers_;
+  std::map<std::string, Serve> services_;
   std::mutex mutex_;
   std::map<std::string, std::function<void()>> live_;  // channel -> how to abort it
   bool ready_ = false;

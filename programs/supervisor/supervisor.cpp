@@ -25,12 +25,16 @@
 #include "openshell.pb.h"
 #include "pki/certificate.hpp"
 #include "programs/supervisor/boundary_client.hpp"
+#include "programs/supervisor/decision_log.hpp"
+#include "programs/supervisor/decision_relay.hpp"
+#include "programs/supervisor/denial_lines.hpp"
 #include "programs/supervisor/dns_mediator.hpp"
 #include "programs/supervisor/egress_runtime.hpp"
 #include "programs/supervisor/event_log.hpp"
 #include "programs/supervisor/logging.hpp"
 #include "programs/supervisor/main_session.hpp"
 #include "programs/supervisor/network_acceptor.hpp"
+#include "programs/supervisor/policy_local.hpp"
 #include "programs/supervisor/readiness.hpp"
 #include "programs/supervisor/relays.hpp"
 #include "programs/supervisor/ssh/server.hpp"
@@ -43,6 +47,7 @@ namespace {
 using namespace std::chrono_literals;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
+constexpr const char* kDecisionService = "openshell.decisions/1";
 constexpr int kExitStartup = 1;
 constexpr int kExitOutage = 75;
 constexpr int kExitStopped = 143;
@@ -164,8 +169,9 @@ int wire_result(egress::EndpointResult result) {
 /// What the engine emits: log lines into the event log, denials and results of endpoints into the queues of their actors.
 class EgressEvents final : public egress::EventSink {
  public:
-  EgressEvents(std::shared_ptr<EventLog> log, std::shared_ptr<DenialQueue> denials, std::shared_ptr<EndpointBox> endpoints)
-      : log_{std::move(log)}, denials_{std::move(denials)}, endpoints_{std::move(endpoints)} {}
+  EgressEvents(std::shared_ptr<EventLog> log, std::shared_ptr<DenialQueue> denials, std::shared_ptr<EndpointBox> endpoints,
+               std::shared_ptr<DenialLines> lines)
+      : log_{std::move(log)}, denials_{std::move(denials)}, endpoints_{std::move(endpoints)}, lines_{std::move(lines)} {}
 
   void emit(egress::Event event) noexcept override {
     try {
@@ -181,6 +187,7 @@ class EgressEvents final : public egress::EventSink {
                         {},
                         denial->at});
       } else if (auto* activity = std::get_if<egress::ActivityEvent>(&event)) {
+        if (activity->disposition == egress::Disposition::kDenied) lines_->push(file_line(*activity));
         log_->push(std::move(*activity));
       } else if (const auto* seen = std::get_if<egress::EndpointObservation>(&event)) {
         endpoints_->observe(seen->generation, {seen->policy, seen->endpoint_index}, wire_result(seen->result));
@@ -193,6 +200,7 @@ class EgressEvents final : public egress::EventSink {
   const std::shared_ptr<EventLog> log_;
   const std::shared_ptr<DenialQueue> denials_;
   const std::shared_ptr<EndpointBox> endpoints_;
+  const std::shared_ptr<DenialLines> lines_;
 };
 
 /// The whole process: what outlives the actors, in the order in which it is made.
@@ -264,6 +272,8 @@ class Process {
     engine.state_dir = options_.state_dir;
     engine.resolvers = options_.resolvers;
     engine.max_streams = max_streams_ = budget_descriptors(engine.max_streams);
+    engine.decisions = decisions_;
+    engine.local_api = std::make_shared<PolicyLocal>(proposals_at_gateway(), denial_lines_, timers_, PolicyLocal::Limits{});
     std::string additional;
     if (!options_.additional_ca_bundle.empty()) {
       auto text = read_text(options_.additional_ca_bundle);
@@ -280,7 +290,7 @@ class Process {
     public_ca_.certificate_pem = ca->certificate().to_pem();
     public_ca_.bundle_pem = system_bundle() + public_ca_.certificate_pem + additional;
     engine.ca = std::make_shared<const pki::CertificateAuthority>(*std::move(ca));
-    auto made = egress::Engine::create(std::move(engine), std::make_shared<EgressEvents>(event_log_, denials_, endpoints_));
+    auto made = egress::Engine::create(std::move(engine), std::make_shared<EgressEvents>(event_log_, denials_, endpoints_, denial_lines_));
     if (!made.ok()) return made.status();
     engine_ = *std::move(made);
     std::optional<egress::IpAddress> host_gateway;
@@ -300,6 +310,13 @@ class Process {
                                          : client->call(std::move(question), kProbeDeadline, std::move(done));
     });
     return absl::OkStatus();
+  }
+
+  [[nodiscard]] PolicyLocal::Gateway proposals_at_gateway() const {
+    return {[connection = connection_](v1::SubmitPolicyAnalysisRequest request, auto done) {
+              connection->submit_proposals(std::move(request), std::move(done));
+            },
+            [connection = connection_](auto done) { connection->get_drafts(std::move(done)); }};
   }
 
   /// Traffic is taken from here on: the generation is published and the boundary confirmed.
@@ -341,6 +358,13 @@ class Process {
     start_ssh();
     relays_ = std::make_shared<Relays>(
         boundary_, [connection = connection_](const std::string& channel) { return connection->open_relay(channel); }, dial_ssh(), timers_);
+    relays_->offer(kDecisionService, [log = decisions_, timers = timers_](auto stream, auto ended) {
+      const auto relay = std::make_shared<DecisionRelay>(std::move(stream), log, timers, std::move(ended));
+      relay->run();
+      return [weak = std::weak_ptr{relay}] {
+        if (const auto alive = weak.lock()) alive->abort();
+      };
+    });
     relays_->set_ready(true);
     root_ = system_.spawn(root, root_options(started));
     root_->attach_functor([this](const caf::error& reason) {
@@ -578,6 +602,8 @@ class Process {
   std::shared_ptr<EventLog> event_log_;
   std::shared_ptr<DenialQueue> denials_;
   std::shared_ptr<EndpointBox> endpoints_ = std::make_shared<EndpointBox>();
+  std::shared_ptr<DenialLines> denial_lines_ = std::make_shared<DenialLines>();
+  std::shared_ptr<DecisionLog> decisions_ = std::make_shared<DecisionLog>();
   PublicCa public_ca_;
   std::size_t max_streams_ = 0;  // as many as descriptors allow
   std::unique_ptr<egress::Engine> engine_;

@@ -76,13 +76,19 @@ class Drafts : public Gateway {
   }
   auto undo(const std::string& id) { return decide<pb::UndoDraftChunkRequest, pb::UndoDraftChunkResponse>(id); }
   auto reject(const std::string& id) { return decide<pb::RejectDraftChunkRequest, pb::RejectDraftChunkResponse>(id); }
+  void approve_by_themselves() {
+    pb::UpdateConfigRequest setting;
+    setting.set_setting_key("proposal_approval_mode");
+    setting.mutable_setting_value()->set_string_value("auto");
+    ASSERT_TRUE(call<pb::UpdateConfigResponse>(entity("box"), setting).ok());
+  }
   const auto& rules() { return (kept = config("box")).policy().network_policies(); }
 
   std::shared_ptr<FakeLink> link;
   sb::GetSandboxConfigResponse kept;
 };
 
-TEST_F(Drafts, PP_07_AProposalIsStoredPendingNotEvaluatedAndCounted) {
+TEST_F(Drafts, PP_07_AProposalIsStoredPendingProvenAndCounted) {
   auto first = chunk("New.Example.com", 443, "/usr/bin/git", 3);
   first.add_denial_summary_ids(one);
   first.add_denial_summary_ids("not-an-id");
@@ -94,7 +100,7 @@ TEST_F(Drafts, PP_07_AProposalIsStoredPendingNotEvaluatedAndCounted) {
   EXPECT_EQ(submit_one(chunk("new.example.com", 443, "/usr/bin/git", 2)), id) << "seen again: the same proposal";
   const auto stored = draft(id);
   EXPECT_EQ(stored.status(), "pending");
-  EXPECT_EQ(stored.validation_result(), "not evaluated");
+  EXPECT_EQ(stored.validation_result(), "prover: no new findings");
   EXPECT_EQ(stored.application_error(), "");
   EXPECT_EQ(stored.hit_count(), 5);
   EXPECT_THAT(stored.denial_summary_ids(), ElementsAre(one));
@@ -195,14 +201,41 @@ TEST_F(Drafts, WhatThePolicyCoversIsClosed) {
   EXPECT_TRUE(rules().contains("mine"));
 }
 
-TEST_F(Drafts, PP_07_WithoutAProverNothingIsApprovedAutomatically) {
-  pb::UpdateConfigRequest setting;
-  setting.set_setting_key("proposal_approval_mode");
-  setting.mutable_setting_value()->set_string_value("auto");
-  ASSERT_TRUE(call<pb::UpdateConfigResponse>(entity("box"), setting).ok());
+TEST_F(Drafts, PP_07_AutomaticApprovalTakesWhatIsProvenAndWithoutNote) {
+  const auto by_hand = submit_one(chunk("first.example.com", 9091, "/usr/bin/git"));
+  EXPECT_EQ(draft(by_hand).status(), "pending") << "manual, where nobody says otherwise";
+  approve_by_themselves();
   const auto id = submit_one(chunk("new.example.com", 9091, "/usr/bin/git"));
-  EXPECT_EQ(draft(id).status(), "pending");
-  EXPECT_EQ(draft(id).application_error(), "");
+  EXPECT_EQ(draft(id).status(), "approved");
+  EXPECT_TRUE(rules().contains("allow_9091"));
+  EXPECT_EQ(draft(by_hand).status(), "pending") << "it was not submitted again";
+  const auto flagged = submit_one(chunk("db.example.com", 5432, "/usr/bin/psql"));
+  EXPECT_EQ(draft(flagged).status(), "pending") << "a security note wants a person";
+  const auto alias = submit_one(chunk("host.openshell.internal", 9092, "/usr/bin/git"));
+  EXPECT_EQ(draft(alias).status(), "pending") << "nor does a name of this host open by itself";
+  EXPECT_EQ(draft(alias).application_error(), "");
+  const auto faulty = submit_one(chunk("169.254.169.254", 80, "/usr/bin/curl"));
+  EXPECT_EQ(draft(faulty).status(), "pending");
+  EXPECT_EQ(draft(faulty).validation_result(), "not evaluated");
+}
+
+TEST_F(Drafts, AutomaticApprovalOfManyMakesOneRevisionEach) {
+  approve_by_themselves();
+  auto second = chunk("two.example.com", 9092, "/usr/bin/git");
+  const auto answer = submit({chunk("one.example.com", 9091, "/usr/bin/git"), second});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  for (const auto& id : answer->accepted_chunk_ids()) EXPECT_EQ(draft(id).status(), "approved");
+  EXPECT_EQ(config("box").version(), 3U);
+}
+
+TEST_F(Drafts, AGlobalValueOfTheApprovalModeWins) {
+  approve_by_themselves();
+  pb::UpdateConfigRequest setting;
+  setting.set_global(true);
+  setting.set_setting_key("proposal_approval_mode");
+  setting.mutable_setting_value()->set_string_value("manual");
+  ASSERT_TRUE(call<pb::UpdateConfigResponse>(tree->actors().global, setting).ok());
+  EXPECT_EQ(draft(submit_one(chunk("new.example.com", 9091, "/usr/bin/git"))).status(), "pending");
 }
 
 TEST_F(Drafts, AgentsMayNotAskForWhatNobodyCanInspect) {
