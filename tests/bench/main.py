@@ -15,11 +15,12 @@ import changes
 import connects
 import control_plane
 import creation
+import introspection
 import memory
 import requests_through
 import throughput
 
-THEMES = (control_plane, creation, changes, connects, requests_through, throughput, memory)
+THEMES = (control_plane, creation, changes, connects, requests_through, throughput, memory, introspection)
 
 
 def main():
