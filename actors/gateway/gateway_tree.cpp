@@ -11,6 +11,7 @@
 #include "actors/gateway/sandbox_index.hpp"
 #include "actors/gateway/session_registry.hpp"
 #include "actors/introspection/directory.hpp"
+#include "actors/introspection/reporter.hpp"
 #include "observability/text.hpp"
 
 namespace openshell::gateway {
@@ -27,8 +28,8 @@ std::uint32_t random_below(std::uint32_t limit) {
 
 /// Watches the children. What any of them knows is rebuilt from the store at the start of the process, so a death ends the process in
 /// order, and init starts it again; an entity's death is its index's business.
-caf::behavior root(caf::event_based_actor* self, std::map<std::string, caf::actor> children,
-                   std::function<void(const std::string&)> fatal) {
+caf::behavior root(caf::event_based_actor* self, std::map<std::string, caf::actor> children, std::function<void(const std::string&)> fatal,
+                   const Directory& known) {
   for (const auto& [name, child] : children) self->monitor(child);
   self->set_down_handler([=](caf::down_msg& down) {
     if (!down.reason || down.reason == caf::exit_reason::user_shutdown) return;
@@ -40,11 +41,17 @@ caf::behavior root(caf::event_based_actor* self, std::map<std::string, caf::acto
     for (const auto& [name, child] : children) self->send_exit(child, caf::exit_reason::user_shutdown);
     self->quit(exit.reason);
   });
-  return {[](introspect_atom) {
-    ActorSnapshot snapshot;
-    snapshot.id = snapshot.kind = "gateway_root";
-    return snapshot;
-  }};
+  auto reporter = std::make_shared<Reporter>(known, "gateway_root", "gateway_root", "");
+  const auto snapshot = [reporter, count = children.size()] {
+    ActorSnapshot out;
+    out.summary = cat(count, " children");
+    return reporter->complete(out);
+  };
+  reporter->touch(self, snapshot);
+  for (const auto& [name, child] : children) {
+    if (name != "directory") announce(known, name, "gateway_root");
+  }
+  return {[snapshot](introspect_atom) { return snapshot(); }};
 }
 
 }  // namespace
@@ -88,7 +95,7 @@ GatewayTree::GatewayTree(caf::actor_system& system, TreeOptions options) : syste
                                                          {"compute_reconciler", caf::actor_cast<caf::actor>(a.compute)},
                                                          {"sandbox_index", caf::actor_cast<caf::actor>(a.index)},
                                                          {"global_configuration", caf::actor_cast<caf::actor>(a.global)}},
-                       options_.fatal);
+                       options_.fatal, a.directory);
 }
 
 GatewayTree::~GatewayTree() { end(); }

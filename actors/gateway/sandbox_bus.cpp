@@ -10,7 +10,7 @@ namespace openshell::gateway {
 namespace {
 
 namespace pb = openshell::v1;
-using Self = SandboxBus::stateful_pointer<SandboxBusState>;
+using Self = SandboxBusView::stateful_pointer<SandboxBusState>;
 using Watcher = SandboxBusState::Watcher;
 using Channel = SandboxBusState::Channel;
 
@@ -130,7 +130,7 @@ ActorSnapshot SandboxBusState::snapshot() const {
   return reporter.complete(out);
 }
 
-SandboxBus::behavior_type sandbox_bus(Self self, Directory directory, Millis epoch) {
+SandboxBusView::behavior_type sandbox_bus(Self self, Directory directory, Millis epoch) {
   self->state.epoch = epoch;
   self->state.reporter = Reporter{std::move(directory), "sandbox_bus", "sandbox_bus", "gateway_root"};
   return {
@@ -139,8 +139,11 @@ SandboxBus::behavior_type sandbox_bus(Self self, Directory directory, Millis epo
         const auto& batch = *ask.request;
         if (!self->state.channels.contains(batch.sandbox_id())) return;  // deleted meanwhile
         auto& to = channel(self, batch.sandbox_id());
-        for (int i = 0; i < batch.logs_size() && i < kMaxLinesPerBatch; ++i)
-          publish(to, to.log.add(clean_line(batch.logs(i), batch.sandbox_id())));
+        for (int i = 0; i < batch.logs_size() && i < kMaxLinesPerBatch; ++i) {
+          auto line = clean_line(batch.logs(i), batch.sandbox_id());
+          self->state.denials.add(line);
+          publish(to, to.log.add(std::move(line)));
+        }
         self->state.reporter.note_handled();
         touch(self);
       },
@@ -156,6 +159,7 @@ SandboxBus::behavior_type sandbox_bus(Self self, Directory directory, Millis epo
         auto& to = channel(self, id);
         publish(to, to.log.add(std::move(line)));
       },
+      [=](find_atom, const std::string& denial_id) { return self->state.denials.find(denial_id); },
       [=](const Ask<pb::GetSandboxLogsRequest>& ask, const std::string& id) -> Reply<pb::GetSandboxLogsResponse> {
         const auto it = self->state.channels.find(id);
         return {std::make_shared<const pb::GetSandboxLogsResponse>(
@@ -189,6 +193,7 @@ SandboxBus::behavior_type sandbox_bus(Self self, Directory directory, Millis epo
           watcher.sink->close(watcher.request->follow_status() ? absl::OkStatus() : absl::CancelledError("stream closed"));
         }
         self->state.channels.erase(it);
+        self->state.denials.forget(id);
         touch(self);
       },
   };

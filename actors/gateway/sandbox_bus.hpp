@@ -9,10 +9,11 @@
 #include <memory>
 #include <string>
 
+#include "actors/gateway/denial_index.hpp"
 #include "actors/gateway/event_log.hpp"
 #include "actors/gateway/watch_sink.hpp"
 #include "actors/introspection/reporter.hpp"
-#include "messages/gateway.hpp"
+#include "messages/operator.hpp"
 
 namespace openshell::gateway {
 
@@ -31,6 +32,7 @@ struct SandboxBusState {
 
   std::map<std::string, Channel> channels;
   Millis epoch = 0;
+  DenialIndex denials;
   Reporter reporter;
 
   ActorSnapshot snapshot() const;
@@ -38,7 +40,7 @@ struct SandboxBusState {
 };
 
 /// `epoch` tells the cursors of this start from those of earlier ones.
-SandboxBus::behavior_type sandbox_bus(SandboxBus::stateful_pointer<SandboxBusState> self, Directory directory, Millis epoch);
+SandboxBusView::behavior_type sandbox_bus(SandboxBusView::stateful_pointer<SandboxBusState> self, Directory directory, Millis epoch);
 
 /// Phases that end a watch which asked for it.
 bool is_terminal(const openshell::v1::Sandbox& sandbox);

@@ -167,7 +167,11 @@ void entity_down(Self self, const caf::down_msg& down) {
   auto& s = self->state;
   const auto it =
       std::find_if(s.by_id.begin(), s.by_id.end(), [&](const auto& entry) { return entry.second.entity.address() == down.source; });
-  if (it == s.by_id.end()) return;  // deleted: forgotten already
+  if (it == s.by_id.end()) {  // deleted, and it reported for the last time
+    if (auto gone = s.leaving.extract(down.source))
+      self->send(s.deps->directory, forget_atom::value, cat("sandbox_entity:", gone.mapped()));
+    return;
+  }
   const auto id = it->first;
   if (s.ending) {
     s.by_id.erase(it);
@@ -246,7 +250,11 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
         state.reporter.note_handled();
         touch(self);
       },
-      [=](drop_atom, const std::string& id) { forget(self, id); },
+      [=](drop_atom, const std::string& id) {
+        if (const auto it = self->state.by_id.find(id); it != self->state.by_id.end())
+          self->state.leaving[it->second.entity.address()] = id;
+        forget(self, id);
+      },
       [=](changed_atom, const GlobalView& view) {
         self->state.global = view;
         for (auto& [id, entry] : self->state.by_id) self->send(entry.entity, changed_atom::value, view);

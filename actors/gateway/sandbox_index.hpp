@@ -37,6 +37,7 @@ struct SandboxIndexState {
   GlobalView global;
   std::map<std::string, Entry> by_id;
   std::map<std::pair<std::string, std::string>, std::string> by_name;  // (workspace, name) -> id
+  std::map<caf::actor_addr, std::string> leaving;                      // deleted, and not ended yet
   bool ending = false;
   std::set<Order> order;  // of those that are shown
 

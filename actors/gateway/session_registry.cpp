@@ -9,7 +9,7 @@
 namespace openshell::gateway {
 namespace {
 
-using Self = SessionRegistry::stateful_pointer<SessionRegistryState>;
+using Self = SessionRegistryView::stateful_pointer<SessionRegistryState>;
 using GrantReply = Reply<SessionGrant>;
 
 constexpr std::chrono::seconds kTick{1};
@@ -118,7 +118,7 @@ ActorSnapshot SessionRegistryState::snapshot() const {
   return reporter.complete(out);
 }
 
-SessionRegistry::behavior_type session_registry(Self self, Directory directory, std::function<std::string()> new_id) {
+SessionRegistryView::behavior_type session_registry(Self self, Directory directory, std::function<std::string()> new_id) {
   auto& s = self->state;
   s.new_id = std::move(new_id);
   s.reporter = Reporter{std::move(directory), "session_registry", "session_registry", "gateway_root"};
@@ -153,6 +153,7 @@ SessionRegistry::behavior_type session_registry(Self self, Directory directory, 
         }
         return promise;
       },
+      [=](list_atom) { return self->state.table.sessions(); },
       [=](drop_atom, const std::string& sandbox, const std::string& why) {
         const auto* current = self->state.table.find(sandbox);
         if (current == nullptr) return;

@@ -10,7 +10,7 @@
 
 #include "actors/gateway/session_table.hpp"
 #include "actors/introspection/reporter.hpp"
-#include "messages/gateway.hpp"
+#include "messages/operator.hpp"
 
 namespace openshell::gateway {
 
@@ -34,7 +34,7 @@ struct SessionRegistryState {
   inline static const char* name = "session_registry";
 };
 
-SessionRegistry::behavior_type session_registry(SessionRegistry::stateful_pointer<SessionRegistryState> self, Directory directory,
-                                                std::function<std::string()> new_id);
+SessionRegistryView::behavior_type session_registry(SessionRegistryView::stateful_pointer<SessionRegistryState> self, Directory directory,
+                                                    std::function<std::string()> new_id);
 
 }  // namespace openshell::gateway

@@ -36,6 +36,12 @@ const SessionTable::Session* SessionTable::find(const std::string& sandbox_id) c
   return it == sessions_.end() ? nullptr : &it->second;
 }
 
+std::map<std::string, std::string> SessionTable::sessions() const {
+  std::map<std::string, std::string> out;
+  for (const auto& [sandbox, session] : sessions_) out.emplace(sandbox, session.session_id);
+  return out;
+}
+
 void SessionTable::heard(const std::string& sandbox_id, const std::string& session_id, Seconds now) {
   const auto it = sessions_.find(sandbox_id);
   if (it != sessions_.end() && it->second.session_id == session_id) it->second.heard = now;

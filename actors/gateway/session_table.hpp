@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,8 @@ class SessionTable {
   /// Removes it only if it is still this one.
   std::optional<Session> end(const std::string& sandbox_id, const std::string& session_id);
   [[nodiscard]] const Session* find(const std::string& sandbox_id) const;
+  /// Session by sandbox.
+  [[nodiscard]] std::map<std::string, std::string> sessions() const;
   void heard(const std::string& sandbox_id, const std::string& session_id, Seconds now);
 
   /// Something that the sandbox's configuration depends on was committed. The update id to send now, if one is to be sent: at most one is

@@ -1,5 +1,7 @@
 #include "actors/introspection/reporter.hpp"
 
+#include "actors/introspection/shown_text.hpp"
+
 namespace openshell {
 
 ActorSnapshot Reporter::complete(ActorSnapshot own) const {
@@ -8,7 +10,8 @@ ActorSnapshot Reporter::complete(ActorSnapshot own) const {
   own.parent = parent_;
   own.handled = handled_;
   own.failed = failed_;
-  if (own.last_error.empty()) own.last_error = last_error_;
+  own.summary = shown_text(own.summary);
+  own.last_error = shown_text(own.last_error.empty() ? last_error_ : own.last_error);
   return own;
 }
 

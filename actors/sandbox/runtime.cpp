@@ -215,6 +215,8 @@ class Runtime {
     deps.recovery_window = std::chrono::milliseconds{b.recovery_window_ms};
     deps.stop_grace_secs = b.stop_grace_secs;
     boundary_ = watched(system_.spawn(boundary_actor, std::move(deps)));
+    for (const char* name : {"tree_control", "broker_control", "launcher_control", "exec_registry", "mediation_lease"})
+      announce(dir, name, "sandbox");
   }
 
   static std::uint64_t unix_ms() {

@@ -14,6 +14,7 @@
 #include "actors/gateway/gateway_tree.hpp"
 #include "actors/gateway/profile_impact.hpp"
 #include "actors/supervision/sleeping_scheduler.hpp"
+#include "api/sandboxes/actor_source.hpp"
 #include "api/sandboxes/plane.hpp"
 #include "api/sandboxes/ssh_sessions.hpp"
 #include "api/tokens.hpp"
@@ -148,6 +149,8 @@ class ActorPlane : public ControlPlane {
         gateway::find_atom::value, id.str());
   }
 
+  std::shared_ptr<ActorSource> actor_source() const { return make_actor_source(plane_); }
+
   absl::StatusOr<std::vector<std::string>> sandboxes_with_provider(storage::Transaction& tx, const std::string& workspace,
                                                                    const std::string& provider) override {
     return gateway::sandboxes_with_provider(tx, workspace, provider);
@@ -212,5 +215,7 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> make_control_plane(ControlPlaneOpt
     return absl::InvalidArgumentError("the control plane needs a store and a compute driver");
   return std::make_unique<ActorPlane>(std::move(options));
 }
+
+std::shared_ptr<ActorSource> actor_source_of(ControlPlane& made) { return static_cast<ActorPlane&>(made).actor_source(); }
 
 }  // namespace openshell::api

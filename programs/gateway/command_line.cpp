@@ -69,6 +69,13 @@ constexpr std::array kCertificateFlags{
     Flag{"jwt-only", "", Kind::kSwitch, "(Kubernetes)"},
 };
 
+constexpr std::array kActorsFlags{
+    Flag{"socket", "", Kind::kValue, "PATH  operator socket of the gateway (default: of the configuration)"},
+    Flag{"config", "OPENSHELL_GATEWAY_CONFIG", Kind::kValue, "PATH  configuration file of the gateway"},
+    Flag{"json", "", Kind::kSwitch, "print JSON; with --watch one line an event"},
+    Flag{"watch", "", Kind::kSwitch, "go on printing what changes"},
+};
+
 constexpr std::array kPreflightFlags{Flag{"path", "", Kind::kValue, "PATH  configuration file to check"}};
 
 template <std::size_t N>
@@ -83,6 +90,9 @@ const Flag* find_flag(Command command, std::string_view name) {
       return find_flag(kCertificateFlags, name);
     case Command::kPreflight:
       return find_flag(kPreflightFlags, name);
+    case Command::kActors:
+    case Command::kOperatorUrl:
+      return find_flag(kActorsFlags, name);
     default:
       return find_flag(kServeFlags, name);
   }
@@ -111,6 +121,9 @@ absl::StatusOr<CommandLine> CommandLine::parse(const std::vector<std::string>& a
   std::size_t i = 0;
   if (!arguments.empty() && arguments[0] == "generate-certs") {
     line.command_ = Command::kGenerateCerts;
+    i = 1;
+  } else if (!arguments.empty() && (arguments[0] == "actors" || arguments[0] == "operator-url")) {
+    line.command_ = arguments[0] == "actors" ? Command::kActors : Command::kOperatorUrl;
     i = 1;
   } else if (arguments.size() >= 2 && arguments[0] == "config" && arguments[1] == "preflight") {
     line.command_ = Command::kPreflight;
@@ -154,6 +167,7 @@ absl::StatusOr<CommandLine> CommandLine::parse(const std::vector<std::string>& a
   };
   if (line.command_ == Command::kServe) from_environment(kServeFlags);
   if (line.command_ == Command::kGenerateCerts) from_environment(kCertificateFlags);
+  if (line.command_ == Command::kActors || line.command_ == Command::kOperatorUrl) from_environment(kActorsFlags);
   return line;
 }
 
@@ -183,8 +197,10 @@ std::string help_text() {
       "generate-certs [flags]  make local "
       "certificates and keys\n  openshell-gateway config preflight [--path P | -- <flags>]\n                                            "
       "check a configuration, start "
-      "nothing\n\nFlags (a flag wins over its variable, both win over the file):\n",
-      describe(kServeFlags), "\ngenerate-certs:\n", describe(kCertificateFlags));
+      "nothing\n  openshell-gateway actors [--watch] [--json]  what the actors of a running gateway do\n  openshell-gateway operator-url   "
+      "    "
+      "       a link to its pages, for a browser on this host\n\nFlags (a flag wins over its variable, both win over the file):\n",
+      describe(kServeFlags), "\ngenerate-certs:\n", describe(kCertificateFlags), "\nactors, operator-url:\n", describe(kActorsFlags));
 }
 
 }  // namespace openshell::gateway

@@ -13,7 +13,7 @@
 
 namespace openshell::gateway {
 
-enum class Command { kServe, kGenerateCerts, kPreflight, kVersion, kHelp };
+enum class Command { kServe, kGenerateCerts, kPreflight, kActors, kOperatorUrl, kVersion, kHelp };
 
 class CommandLine {
  public:

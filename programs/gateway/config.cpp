@@ -106,8 +106,6 @@ class Merger {
     say(file_.server_sans || flags_.has("server-san"), "server_sans", kServices);
     say(file_.enable_loopback_service_http || flags_.has("enable-loopback-service-http"), "enable_loopback_service_http", kServices);
     say(file_.enable_websocket_tunnel || flags_.has("enable-websocket-tunnel"), "enable_websocket_tunnel", "there is no WebSocket tunnel");
-    say(file_.operator_socket.has_value(), "operator_socket", "there are no operator pages");
-    say(file_.operator_bind_address.has_value(), "operator_bind_address", "there are no operator pages");
     say(file_.image_preparation_timeout_seconds.has_value(), "image_preparation_timeout_seconds", "no image is prepared");
     say(file_.tls && !file_.tls->external_server_names.empty(), "external_server_names", "there is one certificate for all names");
     return absl::OkStatus();

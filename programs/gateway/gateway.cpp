@@ -16,6 +16,7 @@
 #include "api/control_plane.hpp"
 #include "api/front.hpp"
 #include "api/handlers.hpp"
+#include "api/operator/operator_server.hpp"
 #include "api/shell.hpp"
 #include "api/workspace_scope.hpp"
 #include "observability/log.hpp"
@@ -164,9 +165,21 @@ class RunningGateway final : public Gateway {
                                      [this](const api::HttpRequest& request) { return readiness_->answer(request); });
       if (!status.ok()) return status;
     }
-    if (!config_.metrics) return absl::OkStatus();
-    return front_->add_http("metrics port", config_.metrics->ip, config_.metrics->port,
-                            [this](const api::HttpRequest& request) { return readiness_->metrics(request); });
+    return bind_operator();
+  }
+
+  /// The operator interface and the metrics port.
+  absl::Status bind_operator() {
+    api::OperatorOptions options;
+    options.socket = config_.operator_socket;
+    if (config_.operator_bind) options.browser = {config_.operator_bind->ip, config_.operator_bind->port};
+    if (config_.metrics) options.metrics = {config_.metrics->ip, config_.metrics->port};
+    options.gateway_id = config_.name;
+    options.metrics_text = [this] { return readiness_->metrics(); };
+    auto server = api::OperatorServer::bind(std::move(options));
+    if (!server.ok()) return server.status();
+    operator_ = *std::move(server);
+    return absl::OkStatus();
   }
 
 #ifdef OPENSHELL_WITH_CONTROL_PLANE
@@ -267,6 +280,9 @@ class RunningGateway final : public Gateway {
     if (!shell.ok()) return shell.status();
     shell_ = *std::move(shell);
     if (control_) control_->start();
+#ifdef OPENSHELL_WITH_CONTROL_PLANE
+    operator_->open(api::actor_source_of(*control_));
+#endif
     front_->open();
     return absl::OkStatus();
   }
@@ -274,13 +290,15 @@ class RunningGateway final : public Gateway {
   absl::Status take_down() {
     absl::Status status;
     if (front_) front_->stop_accepting();
+    if (operator_) operator_->close();
     if (shell_) shell_->stop(kCallGraceMs);
     issuer_.reset();  // its thread may still answer calls of the shell
     if (control_) status = control_->shutdown(kControlPlaneLimit);
     if (front_) front_->close();
-    readiness_.reset();
     shell_.reset();
     control_.reset();
+    operator_.reset();  // answers of the actors could still reach it until now
+    readiness_.reset();
     driver_.reset();
     if (admissions_) admissions_->close();
     store_.reset();
@@ -302,6 +320,7 @@ class RunningGateway final : public Gateway {
   std::unique_ptr<oidc::Issuer> issuer_;
   std::unique_ptr<api::Authenticator> authenticator_;
   std::unique_ptr<Readiness> readiness_;
+  std::unique_ptr<api::OperatorServer> operator_;
   std::unique_ptr<api::Front> front_;
   std::unique_ptr<api::Shell> shell_;
 };

@@ -12,6 +12,7 @@
 #include "observability/lock_checks.hpp"
 #include "observability/log.hpp"
 #include "observability/text.hpp"
+#include "programs/gateway/actors_command.hpp"
 #include "programs/gateway/command_line.hpp"
 #include "programs/gateway/config.hpp"
 #include "programs/gateway/gateway.hpp"
@@ -103,6 +104,47 @@ int serve(const CommandLine& flags, const Environment& environment) {
   return 0;
 }
 
+/// The socket that a gateway with these flags and this environment would listen on.
+absl::StatusOr<std::string> operator_socket(const CommandLine& flags, const Environment& environment) {
+  if (auto given = flags.find("socket")) return *given;
+  auto config = load_config(flags, environment, ::geteuid());
+  if (!config.ok()) return config.status();
+  return config->operator_socket;
+}
+
+int show_actors(const CommandLine& flags, const Environment& environment) {
+  const auto socket = operator_socket(flags, environment);
+  if (!socket.ok()) return fail(socket.status());
+  const bool as_json = flags.has("json");
+  const auto print = [](const std::string& text) { return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0; };
+  if (!flags.has("watch")) {
+    auto answer = ask_operator(*socket, "GET", "/actors");
+    if (!answer.ok()) return fail(answer.status());
+    auto text = as_json ? absl::StatusOr<std::string>{*answer + "\n"} : actors_text(*answer);
+    if (!text.ok()) return fail(text.status());
+    return print(*text) ? 0 : kFailed;
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+  bool written = true;
+  const auto status = follow_operator(*socket, [&](const std::string& event, const std::string& data) {
+    if (as_json) return written = print(cat("{\"event\":\"", event, "\",\"data\":", data, "}\n"));
+    const auto text = actors_text(data);
+    return written = text.ok() && print(cat("---- ", event, "\n", *text));
+  });
+  return written && !status.ok() ? fail(status) : kFailed;
+}
+
+int operator_url(const CommandLine& flags, const Environment& environment) {
+  const auto socket = operator_socket(flags, environment);
+  if (!socket.ok()) return fail(socket.status());
+  auto answer = ask_operator(*socket, "POST", "/login-token");
+  if (!answer.ok()) return fail(answer.status());
+  auto url = login_url(*answer);
+  if (!url.ok()) return fail(url.status());
+  std::printf("%s\n", url->c_str());
+  return 0;
+}
+
 int preflight(const CommandLine& flags, const Environment& environment) {
   std::vector<std::string> arguments = flags.rest();
   if (!arguments.empty() && flags.has("path")) return fail(absl::InvalidArgumentError("--path goes without further arguments"), kUsage);
@@ -143,6 +185,10 @@ int main(int argc, char** argv) {
       return generate(*flags, environment);
     case Command::kPreflight:
       return preflight(*flags, environment);
+    case Command::kActors:
+      return show_actors(*flags, environment);
+    case Command::kOperatorUrl:
+      return operator_url(*flags, environment);
     case Command::kServe:
       return serve(*flags, environment);
   }

@@ -90,12 +90,10 @@ api::HttpAnswer Readiness::answer(const api::HttpRequest& request) const {
   return {seen_.healthy && !draining_ ? 200 : 503, "application/json", json::serialize(body)};
 }
 
-api::HttpAnswer Readiness::metrics(const api::HttpRequest& request) const {
-  if (request.target.substr(0, request.target.find('?')) != "/metrics") return {404, {}, {}};
+std::string Readiness::metrics() const {
   const std::lock_guard lock{mutex_};
-  return {200, "text/plain; version=0.0.4",
-          cat("# TYPE openshell_server_readiness_database_healthy gauge\nopenshell_server_readiness_database_healthy ",
-              seen_.healthy ? 1 : 0, "\n# TYPE openshell_server_draining gauge\nopenshell_server_draining ", draining_ ? 1 : 0, "\n")};
+  return cat("# TYPE openshell_server_readiness_database_healthy gauge\nopenshell_server_readiness_database_healthy ",
+             seen_.healthy ? 1 : 0, "\n# TYPE openshell_server_draining gauge\nopenshell_server_draining ", draining_ ? 1 : 0, "\n");
 }
 
 }  // namespace openshell::gateway

@@ -26,8 +26,8 @@ class Readiness {
   void set_draining();
   /// `/healthz` always 200; `/readyz` and `/health` 200 or 503 with JSON. Everything else 404.
   [[nodiscard]] api::HttpAnswer answer(const api::HttpRequest& request) const;
-  /// Prometheus text of `/metrics`.
-  [[nodiscard]] api::HttpAnswer metrics(const api::HttpRequest& request) const;
+  /// Prometheus text, its part of `/metrics`.
+  [[nodiscard]] std::string metrics() const;
 
  private:
   struct Seen {

@@ -134,6 +134,11 @@ void Relays::open(RelayRequest request, std::function<void(std::string error)> o
     opened({});
     return open_service(request.channel_id, service->second);
   }
+  if (request.service_id == kActorsService && !request.tcp && actors_) {  // whatever state the sandbox is in
+    if (!take_actor_relay()) return fail("too many actor streams");
+    opened({});
+    return open_actors(request.channel_id);
+  }
   if (request.service_id.starts_with(kInternalPrefix)) {
     if (request.service_id != kExecService || request.tcp) {
       const std::string_view kind = request.service_id.starts_with("openshell.exec/") && !request.tcp ? "unsupported exec protocol: "
@@ -162,6 +167,28 @@ void Relays::open_service(const std::string& channel_id, const Serve& serve) {
   auto abort = serve(open_relay_(channel_id), [self = shared_from_this(), channel_id] { self->forget(channel_id); });
   const std::lock_guard lock{mutex_};
   if (const auto found = live_.find(channel_id); found != live_.end()) found->second = std::move(abort);  // else it ended already
+}
+
+bool Relays::take_actor_relay() {
+  const std::lock_guard lock{mutex_};
+  if (actor_relays_ == kMaxActorRelays) return false;
+  ++actor_relays_;
+  return true;
+}
+
+void Relays::open_actors(const std::string& channel_id) {
+  auto relay = std::make_shared<ActorsRelay>(open_relay_(channel_id), *actors_, timers_, ActorsRelay::Limits{},
+                                             [self = shared_from_this(), channel_id] {
+                                               {
+                                                 const std::lock_guard lock{self->mutex_};
+                                                 --self->actor_relays_;
+                                               }
+                                               self->forget(channel_id);
+                                             });
+  keep(channel_id, [weak = std::weak_ptr{relay}] {
+    if (auto alive = weak.lock()) alive->abort();
+  });
+  relay->run();
 }
 
 void Relays::open_tcp(const RelayRequest& request, std::function<void(std::string error)> opened) {

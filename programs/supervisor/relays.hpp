@@ -4,10 +4,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "actors/supervisor/ports.hpp"
 #include "egress/stream.hpp"
+#include "programs/supervisor/actors_relay.hpp"
 #include "programs/supervisor/boundary_client.hpp"
 
 namespace openshell::supervisor {
@@ -19,6 +21,7 @@ class Bridge;
 class Relays final : public RelayHost, public std::enable_shared_from_this<Relays> {
  public:
   static constexpr std::size_t kMaxRelays = 512;  ///< open or being opened
+  static constexpr std::size_t kMaxActorRelays = 2;
   static constexpr std::chrono::seconds kOneSidedIdle{120};
 
   using OpenRelay = std::function<std::shared_ptr<egress::ByteStream>(const std::string& channel_id)>;
@@ -37,12 +40,17 @@ class Relays final : public RelayHost, public std::enable_shared_from_this<Relay
   void open(RelayRequest request, std::function<void(std::string error)> opened) override;
   void abort(const std::string& channel_id, const std::string& reason) override;
 
+  /// What a relay of actor snapshots shows; before the first is opened.
+  void show_actors(ActorSources sources) { actors_ = std::move(sources); }
+
   /// False: exec is answered with "sandbox is not ready" (not confirmed, frozen, ending).
   void set_ready(bool ready);
 
  private:
   void open_exec(const std::string& channel_id);
   void open_service(const std::string& channel_id, const Serve& serve);
+  bool take_actor_relay();
+  void open_actors(const std::string& channel_id);
   void open_ssh(const std::string& channel_id, const std::function<void(std::string error)>& opened);
   void bridge(const std::string& channel_id, std::shared_ptr<egress::ByteStream> target);
   void open_tcp(const RelayRequest& request, std::function<void(std::string error)> opened);
@@ -54,7 +62,9 @@ class Relays final : public RelayHost, public std::enable_shared_from_this<Relay
   const DialSsh dial_ssh_;
   const std::shared_ptr<TimerThread> timers_;
   std::map<std::string, Serve> services_;
+  std::optional<ActorSources> actors_;
   std::mutex mutex_;
+  std::size_t actor_relays_ = 0;
   std::map<std::string, std::function<void()>> live_;  // channel -> how to abort it
   bool ready_ = false;
 };

@@ -21,6 +21,7 @@
 #include "api/gateway_client/log_stream.hpp"
 #include "api/gateway_client/session_stream.hpp"
 #include "egress/engine.hpp"
+#include "messages/directory.hpp"
 #include "messages/status_error.hpp"
 #include "openshell.pb.h"
 #include "pki/certificate.hpp"
@@ -59,6 +60,7 @@ constexpr auto kFirstExitRetry = 250ms;
 constexpr auto kLongestExitRetry = 2'000ms;
 constexpr auto kReportTimeout = 15s;
 constexpr auto kCredentialCheck = 1s;
+constexpr std::chrono::milliseconds kIntrospection{2'000};  // the answer of a sandbox, or of one actor
 
 absl::StatusOr<std::string> read_text(const std::string& path) {
   std::ifstream file{path};
@@ -164,6 +166,31 @@ int wire_result(egress::EndpointResult result) {
       return v1::ENDPOINT_RESULT_UPSTREAM_REJECTED;
   }
   return v1::ENDPOINT_RESULT_UNSPECIFIED;
+}
+
+/// What the sandbox says of its actors: untrusted, shown and used for nothing.
+absl::StatusOr<ActorSources::Runtime> runtime_actors(const absl::StatusOr<Opened>& answer) {
+  auto result = answer.ok() ? result_as<boundary::Introspected>(answer->response) : absl::StatusOr<boundary::Introspected>{answer.status()};
+  if (!result.ok()) return result.status();
+  ActorSources::Runtime out;
+  out.left_out = result->left_out;
+  for (auto& one : result->actors) {
+    ActorSnapshot actor;
+    actor.id = std::move(one.id);
+    actor.parent = std::move(one.parent);
+    actor.kind = std::move(one.kind);
+    actor.summary = std::move(one.summary);
+    actor.mailbox = one.mailbox;
+    actor.waiting = one.waiting;
+    actor.handled = one.handled;
+    actor.failed = one.failed;
+    actor.restarts = one.restarts;
+    actor.oldest_ms = one.oldest_ms;
+    actor.last_error = std::move(one.last_error);
+    actor.rates = std::move(one.rates);
+    out.actors.push_back(std::move(actor));
+  }
+  return out;
 }
 
 /// What the engine emits: log lines into the event log, denials and results of endpoints into the queues of their actors.
@@ -366,6 +393,8 @@ class Process {
       };
     });
     relays_->set_ready(true);
+    relays_->show_actors(actor_sources());
+    announce(directory_, "supervisor", "");
     root_ = system_.spawn(root, root_options(started));
     root_->attach_functor([this](const caf::error& reason) {
       if (reason && reason != caf::exit_reason::user_shutdown) actor_died("root");
@@ -378,6 +407,34 @@ class Process {
     main_->started(process_id_);
     wait_for_main();
     watch_credentials(tokens_->renewals());
+  }
+
+  /// For watchers at the gateway. Each question is an actor of its own, so that none of ours has to wait for the answer.
+  ActorSources actor_sources() {
+    ActorSources out;
+    out.epoch = std::random_device{}();
+    out.epoch = (out.epoch << 32) | std::random_device{}();
+    out.actors = [this](ActorSources::Then<ActorChanges> then) {
+      ask_directory<ActorChanges>(std::move(then), changes_atom::value, std::uint64_t{0});
+    };
+    out.inquire = [this](const std::string& id, ActorSources::Then<ActorSnapshot> then) {
+      ask_directory<ActorSnapshot>(std::move(then), inquire_atom::value, id);
+    };
+    out.runtime = [client = boundary_](ActorSources::Then<ActorSources::Runtime> then) {
+      client->open_once(make_uuid(), boundary::Introspect{}, kIntrospection,
+                        [then = std::move(then)](absl::StatusOr<Opened> answer) { then(runtime_actors(answer)); });
+    };
+    return out;
+  }
+
+  template <class Answer, class... Question>
+  void ask_directory(ActorSources::Then<Answer> then, Question... question) {
+    system_.spawn(
+        [directory = caf::actor_cast<DirectoryView>(directory_), then = std::move(then), question...](caf::event_based_actor* self) {
+          self->request(directory, kIntrospection, question...)
+              .then([then](Answer& answer) { then(std::move(answer)); },
+                    [then](const caf::error&) { then(absl::DeadlineExceededError("the actor does not answer")); });
+        });
   }
 
   std::shared_ptr<const RootOptions> root_options(const Started& started) {
@@ -400,6 +457,9 @@ class Process {
     out->session.relays = relays_;
     out->session.random = random_unit;
     out->session_changed = [this](const std::string& id) { events_.push(SessionChanged{!id.empty()}); };
+    out->started = [known = directory_](const std::string& name, const caf::actor&) {
+      if (name != "directory" && name != "gateway_client") announce(known, name, "supervisor");
+    };
     out->escalate = [this](const std::string& name, OnDeath) { actor_died(name); };
     return out;
   }

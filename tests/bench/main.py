@@ -15,12 +15,13 @@ import changes
 import connects
 import control_plane
 import creation
+import introspection
 import memory
 import policy_engine
 import requests_through
 import throughput
 
-THEMES = (policy_engine, control_plane, creation, changes, connects, requests_through, throughput, memory)
+THEMES = (policy_engine, control_plane, creation, changes, connects, requests_through, throughput, memory, introspection)
 
 
 def main():

@@ -1,0 +1,99 @@
+#include "api/operator/browser_access.hpp"
+
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
+#include <openssl/sha.h>
+
+#include <cstdlib>
+
+#include "observability/text.hpp"
+
+namespace openshell::api {
+namespace {
+
+constexpr std::string_view kCookie = "openshell_operator";
+
+std::string base64url(std::string_view bytes) {
+  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  std::string out;
+  std::uint32_t held = 0;
+  int bits = 0;
+  for (const char c : bytes) {
+    held = (held << 8) | static_cast<unsigned char>(c);
+    for (bits += 8; bits >= 6; bits -= 6) out += kDigits[(held >> (bits - 6)) & 63U];
+  }
+  if (bits > 0) out += kDigits[(held << (6 - bits)) & 63U];
+  return out;
+}
+
+}  // namespace
+
+std::string random_bytes() {
+  std::string out(BrowserAccess::kBytes, '\0');
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(out.data()), static_cast<int>(out.size())) != 1)
+    std::abort();  // nothing may be guessable
+  return out;
+}
+
+BrowserAccess::Digest BrowserAccess::digest_of(std::string_view text) {
+  Digest out;
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data());
+  return out;
+}
+
+std::string BrowserAccess::make_token(Time now) {
+  auto token = base64url(random_());
+  tokens_.push_back({digest_of(token), now + kTokenLife});
+  if (tokens_.size() > kMaxTokens) tokens_.pop_front();
+  return token;
+}
+
+std::optional<std::string> BrowserAccess::login(std::string_view token, Time now) {
+  std::erase_if(tokens_, [&](const Entry& entry) { return entry.until <= now; });
+  const auto digest = digest_of(token);
+  // Digests are compared in full, all of them, so that time tells nothing.
+  auto found = tokens_.end();
+  for (auto it = tokens_.begin(); it != tokens_.end(); ++it) {
+    if (CRYPTO_memcmp(it->digest.data(), digest.data(), digest.size()) == 0) found = it;
+  }
+  if (found == tokens_.end()) {
+    std::erase_if(wrong_, [&](Time at) { return at + kTokenLife <= now; });
+    wrong_.push_back(now);
+    if (wrong_.size() >= kMaxWrong) {
+      tokens_.clear();
+      wrong_.clear();
+    }
+    return std::nullopt;
+  }
+  tokens_.erase(found);
+  auto cookie = base64url(random_());
+  cookies_.push_back({digest_of(cookie), now + kCookieLife});
+  if (cookies_.size() > kMaxCookies) cookies_.pop_front();
+  return cookie;
+}
+
+bool BrowserAccess::admitted(std::string_view cookie, Time now) const {
+  const auto digest = digest_of(cookie);
+  bool found = false;
+  for (const auto& entry : cookies_) {
+    if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0 && entry.until > now) found = true;
+  }
+  return found;
+}
+
+std::string_view BrowserAccess::cookie_of(std::string_view header) {
+  while (!header.empty()) {
+    const auto end = std::min(header.find(';'), header.size());
+    auto pair = header.substr(0, end);
+    header.remove_prefix(std::min(end + 1, header.size()));
+    while (pair.starts_with(' ')) pair.remove_prefix(1);
+    if (pair.starts_with(kCookie) && pair.substr(kCookie.size()).starts_with('=')) return pair.substr(kCookie.size() + 1);
+  }
+  return {};
+}
+
+std::string BrowserAccess::set_cookie(std::string_view value) {
+  return cat(kCookie, "=", value, "; HttpOnly; SameSite=Strict; Path=/; Max-Age=", kCookieLife.count());
+}
+
+}  // namespace openshell::api
