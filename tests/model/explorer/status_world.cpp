@@ -240,7 +240,7 @@ void StatusWorld::heal() {
 }
 
 bool StatusWorld::at_rest() const {
-  if (!process_.alive || process_.escalated || process_.journal->size() > 0 || gateway_.session.empty()) return false;
+  if (!process_.alive || process_.escalated || process_.journal->size() > 0 || gateway_.session.empty() || !nudged_.empty()) return false;
   if (process_.host->handled_revision != gateway_.config.config_revision) return false;
   for (const auto& [endpoint, result] : last_seen_) {
     const auto found = gateway_.results.find(endpoint);
