@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -31,9 +32,11 @@ namespace openshell::supervisor {
 using accepted_atom = caf::atom_constant<caf::atom("accepted")>;
 using admit_atom = caf::atom_constant<caf::atom("admit")>;
 using analyse_atom = caf::atom_constant<caf::atom("analyse")>;
+using append_atom = caf::atom_constant<caf::atom("append")>;
 using applied_atom = caf::atom_constant<caf::atom("applied")>;
 using close_atom = caf::atom_constant<caf::atom("close")>;
 using config_atom = caf::atom_constant<caf::atom("config")>;
+using done_atom = caf::atom_constant<caf::atom("done")>;
 using endpoint_atom = caf::atom_constant<caf::atom("endpoint")>;
 using environ_atom = caf::atom_constant<caf::atom("environ")>;
 using event_atom = caf::atom_constant<caf::atom("event")>;
@@ -46,6 +49,7 @@ using lost_atom = caf::atom_constant<caf::atom("lost")>;
 using nudge_atom = caf::atom_constant<caf::atom("nudge")>;
 using publish_atom = caf::atom_constant<caf::atom("publish")>;
 using pump_atom = caf::atom_constant<caf::atom("pump")>;
+using read_atom = caf::atom_constant<caf::atom("read")>;
 using ready_atom = caf::atom_constant<caf::atom("ready")>;
 using renew_atom = caf::atom_constant<caf::atom("renew")>;
 using reported_atom = caf::atom_constant<caf::atom("reported")>;
@@ -116,6 +120,23 @@ struct PolicyStatus {
 };
 
 enum class AdmissionState : std::uint8_t { pending, accepted, rejected };
+
+/// Statuses for the journal, in their order.
+struct StatusBatch {
+  std::vector<PolicyStatus> statuses;
+};
+
+/// A batch is in the journal and stays there through a crash. Its statuses have sequences from `first` on. Where the journal could be
+/// opened only now, it holds statuses of a process before: `replayed` of them, from `replayed_first` to `replayed_last`.
+struct JournalWritten {
+  std::uint64_t first = 0;
+  std::uint64_t replayed = 0, replayed_first = 0, replayed_last = 0;
+};
+
+/// Undelivered statuses of the journal with their sequences, oldest first.
+struct JournalRead {
+  std::vector<std::pair<std::uint64_t, PolicyStatus>> statuses;
+};
 
 /// `ReportSandboxConfiguration`: exactly the snapshot that was used.
 struct AdmissionReport {
@@ -230,6 +251,7 @@ struct Installed {
   std::string policy_hash;
   std::uint64_t provider_env_revision = 0;
   std::vector<std::string> endpoint_ids;  ///< those that have a status, each once
+  std::uint64_t inventory = 0;            ///< which publication this is: results carry the same number
 };
 
 /// One line for the gateway's log of this sandbox.
@@ -324,15 +346,30 @@ using GatewayClient = caf::typed_actor<
     // From gRPC's threads. An RPC ended.
     caf::reacts_to<run_atom, Completion>>;
 
+/// The outbox's journal on disk. Runs on a thread of its own, since it waits for the disk; nobody but StatusOutbox waits for it, and that
+/// for its own next offer only. Restart: over the same files; a write whose answer died with it is made again. [ACK-47]
+using JournalWriter = Introspectable::extend<
+    // From StatusOutbox, one at a time. Answers when the statuses are synced, or fails and has kept none.
+    caf::replies_to<append_atom, StatusBatch>::with<JournalWritten>,
+    // From StatusOutbox. The undelivered statuses from a sequence on, as many as one step takes.
+    caf::replies_to<read_atom, std::uint64_t>::with<JournalRead>,
+    // From StatusOutbox. The gateway took the status of this sequence (true) or refused it for good.
+    caf::reacts_to<done_atom, std::uint64_t, bool>>;
+
 /// Delivers policy statuses to the gateway in the order in which they happened, one at a time, for as long as it takes.
-/// They come through a journal in memory (StatusJournal). RuntimePublisher alone writes it, in the handler that published that revision,
-/// and never waits for the gateway. Restart: what the journal holds is offered again, in its order; nothing has effect twice, since a
-/// repeated report changes nothing at the gateway. [ACK-28..34]
+/// They come through StatusJournal, which RuntimePublisher alone fills, in the handler that published that revision, and never waits for
+/// the gateway or the disk. Each is in the journal on disk before it is offered, unless the disk fails. Restart: what is waiting is offered
+/// again, in its order, after the end of the process too; nothing has effect twice, since a repeated report changes nothing at the gateway.
+/// [ACK-28..34, ACK-47, ACK-48]
 using StatusOutbox = Introspectable::extend<
     // From RuntimePublisher, through the journal, which holds something new.
     caf::reacts_to<wake_atom>,
     // From itself. Offers the head again after a back-off.
-    caf::reacts_to<pump_atom>>;
+    caf::reacts_to<pump_atom>,
+    // From the root. The journal on disk, at the start and after each restart of it.
+    caf::reacts_to<install_atom, JournalWriter>,
+    // From itself. The write of this number takes too long, or a disk that failed is tried again.
+    caf::reacts_to<tick_atom, std::uint64_t>>;
 
 /// Builds a runtime from a candidate, swaps it in and enqueues its acknowledgement, all in one handler: nothing can be acknowledged that is
 /// not in force. It is the only loader of policy after start-up and the only writer of the outbox's journal. Runs on a thread of its own,
@@ -454,6 +491,9 @@ OPENSHELL_SUPERVISOR_VALUE(ConfigSnapshot)
 OPENSHELL_SUPERVISOR_VALUE(ProviderEnvironment)
 OPENSHELL_SUPERVISOR_VALUE(PolicyUpload)
 OPENSHELL_SUPERVISOR_VALUE(PolicyStatus)
+OPENSHELL_SUPERVISOR_VALUE(StatusBatch)
+OPENSHELL_SUPERVISOR_VALUE(JournalWritten)
+OPENSHELL_SUPERVISOR_VALUE(JournalRead)
 OPENSHELL_SUPERVISOR_VALUE(AdmissionReport)
 OPENSHELL_SUPERVISOR_VALUE(Candidate)
 OPENSHELL_SUPERVISOR_VALUE(PublishOutcome)

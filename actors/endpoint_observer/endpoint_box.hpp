@@ -23,10 +23,12 @@ class EndpointBox {
     wake_ = std::move(wake);
   }
 
-  /// A generation of the engine and the ids of its endpoints. What was seen before says nothing any more.
-  void install(std::uint64_t generation, std::map<Place, std::string> ids) {
+  /// A generation of the engine, the publication that it belongs to, and the ids of its endpoints. What was seen before says nothing any
+  /// more.
+  void install(std::uint64_t generation, std::uint64_t inventory, std::map<Place, std::string> ids) {
     const std::lock_guard lock{mutex_};
     generation_ = generation;
+    inventory_ = inventory;
     ids_ = std::move(ids);
     newest_.clear();
   }
@@ -44,17 +46,40 @@ class EndpointBox {
     if (wake) wake();
   }
 
-  [[nodiscard]] std::vector<EndpointObservation> drain() {
+  /// The results of one publication. Those of a later one stay: whoever asks has not heard of it yet, and must not report them under what
+  /// was in force before. [TS-24]
+  [[nodiscard]] std::vector<EndpointObservation> drain(std::uint64_t inventory) {
     const std::lock_guard lock{mutex_};
+    if (inventory != inventory_) return {};
     std::vector<EndpointObservation> out;
     for (auto& [id, result] : newest_) out.push_back({id, result});
     newest_.clear();
     return out;
   }
 
+  /// The sequence of the newest report in a session: a successor of the observer goes on from it, or the gateway would take its reports for
+  /// old ones.
+  void reported(const std::string& session_id, std::uint64_t sequence) {
+    const std::lock_guard lock{mutex_};
+    session_id_ = session_id;
+    sequence_ = sequence;
+  }
+  [[nodiscard]] std::uint64_t last_sequence(const std::string& session_id) const {
+    const std::lock_guard lock{mutex_};
+    return session_id == session_id_ ? sequence_ : 0;
+  }
+
+  [[nodiscard]] std::uint64_t inventory() const {
+    const std::lock_guard lock{mutex_};
+    return inventory_;
+  }
+
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::uint64_t generation_ = 0;
+  std::uint64_t inventory_ = 0;
+  std::string session_id_;  // of the newest report
+  std::uint64_t sequence_ = 0;
   std::map<Place, std::string> ids_;
   std::map<std::string, int> newest_;
   std::function<void()> wake_;

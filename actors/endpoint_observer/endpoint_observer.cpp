@@ -52,6 +52,7 @@ void pump(Self self, const GatewayClient& gateway) {
   if (state.in_flight || state.waiting) return;
   auto report = state.window.take();
   if (!report) return;
+  state.box->reported(report->session_id, report->sequence);
   state.in_flight = true;
   // After another session or configuration the answer says nothing about what is to be sent now.
   self->request(gateway, kReportTimeout, endpoint_atom::value, *report)
@@ -81,9 +82,9 @@ void restart(Self self, const GatewayClient& gateway) {
 
 }  // namespace
 
-void EndpointWindow::begin_session(std::string session_id) {
+void EndpointWindow::begin_session(std::string session_id, std::uint64_t last_sequence) {
   session_id_ = std::move(session_id);
-  sequence_ = 0;
+  sequence_ = last_sequence;
   pending_.reset();
   news_.clear();
   for (auto& [id, result] : results_) result = kNoObservedExchange;  // the gateway forgot them with the session before
@@ -140,11 +141,13 @@ EndpointObserver::behavior_type endpoint_observer(Self self, std::shared_ptr<End
   return {
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](wake_atom) {
-        for (const auto& observation : self->state.box->drain()) self->state.window.observe(observation);
+        auto& state = self->state;
+        for (const auto& observation : state.box->drain(state.window.inventory())) state.window.observe(observation);
         pump(self, gateway);
       },
       [=](accepted_atom, std::string& session_id) {
-        self->state.window.begin_session(std::move(session_id));
+        const auto last = self->state.box->last_sequence(session_id);
+        self->state.window.begin_session(std::move(session_id), last);
         restart(self, gateway);
       },
       [=](publish_atom, const Installed& installed) {

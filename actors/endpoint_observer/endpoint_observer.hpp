@@ -21,8 +21,8 @@ class EndpointWindow {
   static constexpr std::size_t kMaxEndpoints = 1'024;  ///< of an inventory; further ones are left out
   static constexpr int kNoObservedExchange = 1;        ///< ENDPOINT_RESULT_NO_OBSERVED_EXCHANGE
 
-  /// Another session begins with sequence 1, its inventory unseen by the gateway.
-  void begin_session(std::string session_id);
+  /// Another session begins with sequence 1, its inventory unseen by the gateway; or a successor goes on behind `last_sequence`.
+  void begin_session(std::string session_id, std::uint64_t last_sequence = 0);
   /// What was seen under the configuration before says nothing any more.
   void install(const Installed& installed);
   void observe(const EndpointObservation& observation);
@@ -36,6 +36,7 @@ class EndpointWindow {
   void renew();
 
   [[nodiscard]] std::size_t size() const { return results_.size(); }
+  [[nodiscard]] std::uint64_t inventory() const { return installed_.inventory; }
   [[nodiscard]] const std::string& session_id() const { return session_id_; }
 
  private:

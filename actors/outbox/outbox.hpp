@@ -2,6 +2,7 @@
 
 #include <caf/stateful_actor.hpp>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -11,9 +12,19 @@
 
 namespace openshell::supervisor {
 
+/// A write that takes longer is not waited for: its statuses are offered from memory.
+inline constexpr std::chrono::seconds kLateWrite{5};
+/// After a write or a read that failed.
+inline constexpr std::chrono::seconds kJournalRetry{10};
+
 struct StatusOutboxState {
   std::shared_ptr<StatusJournal> journal;
   Reporter reporter;
+  JournalWriter writer;
+  std::uint64_t writes = 0;  // the number of the newest write
+  bool writing = false;      // its answer is awaited
+  bool probe = false;        // the journal has to be opened, though nothing is to be written
+  bool failing = false;      // told: the disk can not be written
   std::uint64_t delivered = 0;
   std::uint64_t discarded = 0;
   inline static const char* name = "status_outbox";
@@ -24,8 +35,7 @@ struct StatusOutboxState {
 [[nodiscard]] bool is_retryable(absl::StatusCode code);
 
 /// The shell: turns messages into calls of the journal's queue and its answers into requests and timers. It decides nothing.
-/// It takes the journal over as it is. Statuses are kept in memory only: a crash of this process loses what is undelivered, and the next
-/// process acknowledges what it loads itself.
+/// It takes the journal over as it is. Until the root gives it a JournalWriter nothing is written.
 StatusOutbox::behavior_type status_outbox(StatusOutbox::stateful_pointer<StatusOutboxState> self, std::shared_ptr<StatusJournal> journal,
                                           GatewayClient gateway, Reporter reporter);
 

@@ -1,22 +1,24 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
+#include "actors/outbox/journal_files.hpp"
 #include "actors/outbox/outbox_queue.hpp"
 
 namespace openshell::supervisor {
 
 /// Between RuntimePublisher and StatusOutbox: what was published and the gateway does not know yet. It outlives the outbox, whose mailbox
-/// would die with it. RuntimePublisher is the only one who pushes, so the order of the pushes is the order of the publications. Any thread.
+/// would die with it. RuntimePublisher is the only one who pushes, so the order of the pushes is the order of the publications. Any thread;
+/// nothing here waits for the disk or the gateway.
 class StatusJournal {
  public:
-  using Duration = OutboxQueue::Duration;
-
+  /// In memory only.
   StatusJournal() = default;
-  explicit StatusJournal(OutboxQueue::Limits limits) : queue_{limits} {}
+  /// `journaled`: statuses are offered when JournalWriter has written them.
+  explicit StatusJournal(OutboxQueue::Limits limits, bool journaled = false) : queue_{limits, journaled} {}
 
   /// Who is told of every push: the outbox that lives now.
   void on_push(std::function<void()> wake) {
@@ -34,35 +36,16 @@ class StatusJournal {
     if (wake) wake();
   }
 
-  /// A new outbox begins: what was in flight is offered again. The gateway takes a repeated status without effect.
-  void take_over() {
+  /// What the outbox asks of the queue, one step at a time: `journal.with([](OutboxQueue& queue) { return queue.offer(); })`.
+  template <class Step>
+  auto with(Step step) {
     const std::lock_guard lock{mutex_};
-    queue_.take_over();
+    return step(queue_);
   }
 
-  [[nodiscard]] std::optional<PolicyStatus> offer() {
-    const std::lock_guard lock{mutex_};
-    return queue_.offer();
-  }
-  void settled() {
-    const std::lock_guard lock{mutex_};
-    queue_.settled();
-  }
-  [[nodiscard]] Duration failed() {
-    const std::lock_guard lock{mutex_};
-    return queue_.failed();
-  }
-  void resume() {
-    const std::lock_guard lock{mutex_};
-    queue_.resume();
-  }
   [[nodiscard]] std::size_t size() const {
     const std::lock_guard lock{mutex_};
     return queue_.size();
-  }
-  [[nodiscard]] std::uint64_t dropped() const {
-    const std::lock_guard lock{mutex_};
-    return queue_.dropped();
   }
 
  private:
@@ -70,5 +53,9 @@ class StatusJournal {
   OutboxQueue queue_;
   std::function<void()> wake_;
 };
+
+/// The journal of a process that begins: what earlier ones could not deliver goes first. Files that cannot be opened stop nothing, they are
+/// tried again with the next status. Waits for the disk.
+[[nodiscard]] std::shared_ptr<StatusJournal> open_journal(JournalFiles& files, OutboxQueue::Limits limits = {});
 
 }  // namespace openshell::supervisor

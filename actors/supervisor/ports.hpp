@@ -68,6 +68,8 @@ class RuntimeHost {
   virtual void quarantine(const std::string& reason) = 0;
   /// Ids of the endpoints that have a status, for what was published last; each once.
   virtual std::vector<std::string> observed_endpoints() const { return {}; }
+  /// Which publication that is; results of its endpoints carry the same number.
+  virtual std::uint64_t inventory() const { return 0; }
   /// The environment of new processes for what was published last: placeholders, never secrets.
   virtual std::map<std::string, std::string> child_environment() const = 0;
 };

@@ -50,8 +50,21 @@ void add_restartable(Self self, const OptionsPtr& options) {
     options->logs.queue->on_fill([handle = actor](bool urgent) { caf::anon_send(handle, wake_atom::value, urgent); });
     return actor;
   });
+  if (options->journal_files) {
+    add(self, options, "journal_writer", OnDeath::restart, [self, options] {
+      auto& writer = self->state.writer;
+      const auto report = reporter(options, "journal_writer");
+      writer = options->publisher_has_own_thread ? self->spawn<caf::detached>(journal_writer, options->journal_files, report)
+                                                 : self->spawn(journal_writer, options->journal_files, report);
+      if (self->state.outbox) self->send(self->state.outbox, install_atom::value, writer);
+      return writer;
+    });
+  }
   add(self, options, "status_outbox", OnDeath::restart, [self, options] {
-    return self->state.outbox = self->spawn(status_outbox, options->journal, options->gateway, reporter(options, "status_outbox"));
+    auto& outbox = self->state.outbox;
+    outbox = self->spawn(status_outbox, options->journal, options->gateway, reporter(options, "status_outbox"));
+    if (self->state.writer) self->send(outbox, install_atom::value, self->state.writer);
+    return outbox;
   });
   add(self, options, "endpoint_observer", OnDeath::restart, [self, options] {
     auto& now = self->state;
@@ -115,7 +128,7 @@ void add_indispensable(Self self, const OptionsPtr& options) {
 ActorSnapshot snapshot(const RootState& state) {
   ActorSnapshot out;
   std::uint64_t restarts = 0;
-  for (const char* name : {"log_push", "status_outbox", "endpoint_observer", "denial_aggregator", "session"})
+  for (const char* name : {"log_push", "journal_writer", "status_outbox", "endpoint_observer", "denial_aggregator", "session"})
     restarts += state.children.restarts(name);
   out.summary = std::to_string(restarts) + " restarts" + (state.closing ? ", closing" : "");
   return out;

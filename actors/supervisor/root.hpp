@@ -10,6 +10,7 @@
 #include "actors/denial_aggregator/denial_queue.hpp"
 #include "actors/endpoint_observer/endpoint_box.hpp"
 #include "actors/introspection/reporter.hpp"
+#include "actors/outbox/journal_writer.hpp"
 #include "actors/outbox/status_journal.hpp"
 #include "actors/supervision/child_set.hpp"
 #include "actors/supervisor/boundary_actor.hpp"
@@ -31,9 +32,10 @@ struct RootOptions {
   std::shared_ptr<EndpointBox> endpoints = std::make_shared<EndpointBox>();
   std::chrono::seconds denial_interval{10};
   std::shared_ptr<StatusJournal> journal = std::make_shared<StatusJournal>();
+  std::shared_ptr<JournalFiles> journal_files;  ///< null: statuses stay in memory
   BoundaryOptions boundary;
   RuntimePublisherOptions publisher;
-  bool publisher_has_own_thread = true;  ///< building a policy takes milliseconds
+  bool publisher_has_own_thread = true;  ///< building a policy takes milliseconds; the journal's writer waits for the disk
   PolicyPollerOptions poller;
   SessionOptions session;  ///< without gateway and observers: the root sets them
 
@@ -49,6 +51,7 @@ struct RootState {
   ChildSet children;
   Reporter reporter;
   LogPush log_push;
+  JournalWriter writer;
   StatusOutbox outbox;
   EndpointObserver endpoints;
   Boundary boundary;
@@ -63,9 +66,10 @@ struct RootState {
   inline static const char* name = "root";
 };
 
-/// The restart rules that stand in messages/supervisor.hpp, executed. `restart`: log_push, status_outbox, endpoint_observer,
-/// denial_aggregator, session. `fail_closed`: gateway_client, policy_poller, runtime_publisher, boundary, since a supervisor without them
-/// would go on allowing what may be forbidden by now. `escalate`: directory, and what dies more than five times within a minute.
+/// The restart rules that stand in messages/supervisor.hpp, executed. `restart`: log_push, journal_writer, status_outbox,
+/// endpoint_observer, denial_aggregator, session. `fail_closed`: gateway_client, policy_poller, runtime_publisher, boundary, since a
+/// supervisor without them would go on allowing what may be forbidden by now. `escalate`: directory, and what dies more than five times
+/// within a minute.
 Root::behavior_type root(Root::stateful_pointer<RootState> self, std::shared_ptr<const RootOptions> options);
 
 }  // namespace openshell::supervisor

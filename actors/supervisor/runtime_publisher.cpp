@@ -110,7 +110,7 @@ void install_environment(Self self, const Peers& peers) {
 void tell_installed(Self self, const Peers& peers) {
   const auto& state = self->state;
   self->send(peers.endpoints, publish_atom::value,
-             Installed{state.running.policy_hash, state.environment.revision, state.host->observed_endpoints()});
+             Installed{state.running.policy_hash, state.environment.revision, state.host->observed_endpoints(), state.host->inventory()});
 }
 
 PublishOutcome reject(Self self, const Peers& peers, const Candidate& candidate, const absl::Status& why) {

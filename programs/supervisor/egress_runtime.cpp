@@ -123,6 +123,7 @@ void EgressRuntime::publish(std::unique_ptr<PreparedRuntime> prepared, std::func
   matcher_links_ = std::move(ready.links);
   credentials_ = ready.credentials;
   if (ready.endpoints) endpoints_ = std::move(*ready.endpoints);
+  ++inventory_;
   install_endpoints();
   generation_ = ready.generation;
   quarantined_ = false;
@@ -133,7 +134,7 @@ void EgressRuntime::publish(std::unique_ptr<PreparedRuntime> prepared, std::func
 void EgressRuntime::install_endpoints() {
   std::map<EndpointBox::Place, std::string> ids;
   for (const auto& endpoint : endpoints_) ids.emplace(EndpointBox::Place{endpoint.policy, endpoint.index}, endpoint.id);
-  box_->install(number_, std::move(ids));
+  box_->install(number_, inventory_, std::move(ids));
 }
 
 std::vector<std::string> EgressRuntime::paths_to_ask() const {
@@ -231,6 +232,11 @@ std::vector<std::string> EgressRuntime::observed_endpoints() const {
   std::set<std::string> ids;
   for (const auto& endpoint : endpoints_) ids.insert(endpoint.id);
   return {ids.begin(), ids.end()};
+}
+
+std::uint64_t EgressRuntime::inventory() const {
+  const std::lock_guard lock{mutex_};
+  return inventory_;
 }
 
 std::map<std::string, std::string> EgressRuntime::child_environment() const {

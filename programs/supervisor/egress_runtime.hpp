@@ -42,6 +42,7 @@ class EgressRuntime final : public RuntimeHost {
   /// Denies everything for the rest of the process: nothing is prepared or published any more. Any thread.
   void close(const std::string& reason);
   std::vector<std::string> observed_endpoints() const override;
+  std::uint64_t inventory() const override;
   std::map<std::string, std::string> child_environment() const override;
 
   /// The environment of processes that a prepared candidate would lead to.
@@ -72,6 +73,7 @@ class EgressRuntime final : public RuntimeHost {
   std::set<std::string> warned_;  // links whose refusal was said
   LinkResolver resolver_;
   std::uint64_t number_ = 0;
+  std::uint64_t inventory_ = 0;  // counts publications; links that become known later are none
   bool quarantined_ = false;
   bool closed_ = false;
 };

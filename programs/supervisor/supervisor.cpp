@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "actors/introspection/directory.hpp"
+#include "actors/outbox/posix_journal_disk.hpp"
 #include "actors/supervision/sleeping_scheduler.hpp"
 #include "actors/supervisor/log_push.hpp"
 #include "actors/supervisor/root.hpp"
@@ -446,6 +447,9 @@ class Process {
     out->denials = denials_;
     out->endpoints = endpoints_;
     out->denial_interval = options_.denial_flush_interval;
+    out->journal_files = std::make_shared<JournalFiles>(posix_journal_disk(options_.state_dir + "/outbox"), options_.sandbox_id,
+                                                        boundary_->descriptor().generation);
+    out->journal = open_journal(*out->journal_files);
     out->boundary = {std::make_shared<BoundaryAdapter>(boundary_), runtime_, [this](LinkState state) { events_.push(LinkChanged{state}); }};
     out->publisher = {runtime_, instance_id_, started.running, started.environment, true};
     out->poller.limits.interval = options_.poll_interval;

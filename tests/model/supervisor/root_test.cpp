@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "actors/supervisor/root.hpp"
+#include "tests/model/explorer/memory_disk.hpp"
 #include "tests/model/supervisor/fakes.hpp"
 #include "tests/model/virtual_time.hpp"
 
@@ -43,6 +44,7 @@ class RootTest : public openshell::test::VirtualTime {
     options->denials = denials;
     options->denial_interval = 10s;
     options->endpoints = box;
+    options->journal_files = files;
     options->journal = journal;
     options->boundary = {port, host, [](LinkState) {}};
     options->publisher = {host, "me", gateway.config, {}, true};
@@ -85,7 +87,7 @@ class RootTest : public openshell::test::VirtualTime {
   }
   void publish_endpoint(std::uint64_t version) {
     host->endpoint_ids = {"e"};
-    box->install(1, {{{"rule", 0}, "e"}});
+    box->install(1, host->inventory(), {{{"rule", 0}, "e"}});
     gateway.config = snapshot(version, "h" + std::to_string(version));
     nudge("endpoint");
   }
@@ -103,7 +105,9 @@ class RootTest : public openshell::test::VirtualTime {
   std::shared_ptr<FakeLogs> log_transport = std::make_shared<FakeLogs>();
   std::shared_ptr<DenialQueue> denials = std::make_shared<DenialQueue>();
   std::shared_ptr<EndpointBox> box = std::make_shared<EndpointBox>();
-  std::shared_ptr<StatusJournal> journal = std::make_shared<StatusJournal>();
+  std::shared_ptr<model::DiskImage> disk = std::make_shared<model::DiskImage>();
+  std::shared_ptr<JournalFiles> files = std::make_shared<JournalFiles>(std::make_unique<model::MemoryDisk>(disk), "sb", "g");
+  std::shared_ptr<StatusJournal> journal = open_journal(*files);
   LogPushOptions logs;
   Root actor;
   std::map<std::string, caf::actor> children;
@@ -152,6 +156,27 @@ TEST_F(RootTest, ACK_28_TheOutboxGoesOnWithItsQueue) {
   advance(kFirstBackoff);
   EXPECT_THAT(gateway.reported(), ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(starts["status_outbox"], 2);
+}
+
+// ACK-48: nothing waits for a writer that is dead, and its successor writes what it left.
+TEST_F(RootTest, TheJournalWriterComesBackOverTheSameFiles) {
+  EXPECT_EQ(files->waiting().count, 0U) << "the initial acknowledgement is delivered";
+  kill("journal_writer");
+  gateway.config = snapshot(2, "h2");
+  nudge("n2");
+  EXPECT_THAT(gateway.reported(), ElementsAre(1, 2)) << "from memory";
+  gateway.on_report = [](const PolicyStatus&) { return absl::UnavailableError("down"); };
+  gateway.config = snapshot(3, "h3");
+  nudge("n3");
+  EXPECT_EQ(files->waiting().count, 0U);
+  advance(kFirstBackoff);
+  EXPECT_EQ(starts["journal_writer"], 2);
+  EXPECT_EQ(files->waiting().count, 1U) << "written by its successor";
+  gateway.on_report = [](const PolicyStatus&) { return absl::OkStatus(); };
+  advance(1s);
+  EXPECT_THAT(gateway.reported(), ElementsAre(1, 2, 3));
+  EXPECT_EQ(files->waiting().count, 0U);
+  EXPECT_THAT(escalations, IsEmpty());
 }
 
 TEST_F(RootTest, TheDenialAggregatorFindsItsQueueAgain) {
