@@ -135,8 +135,10 @@ void OutboxQueue::read_back(std::vector<Numbered> statuses) {
   reading_ = false;
   for (auto& [seq, status] : statuses) {
     if (seq < disk_first_ || seq > disk_last_) continue;  // behind the gap: in memory
-    window_.push_back({std::move(status), ++pushes_, seq});
     disk_first_ = seq + 1;
+    // A head that was offered before its journal could be opened is in memory and among them.
+    if (std::any_of(window_.begin(), window_.end(), [seq = seq](const Entry& entry) { return entry.seq == seq; })) continue;
+    window_.push_back({std::move(status), ++pushes_, seq});
     if (on_disk_ > 0) --on_disk_;
   }
   if (statuses.empty() || disk_first_ > disk_last_) on_disk_ = 0;
