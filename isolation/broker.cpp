@@ -54,6 +54,18 @@ int connect_to(int fd, const SocketAddress& address) {
   return ::connect(fd, reinterpret_cast<const sockaddr*>(&storage), size) == 0 ? 0 : errno;
 }
 
+/// Whether routing itself refuses UDP to everywhere but loopback, as the rules of an AnyIP driver do. A device would get a datagram past
+/// them: where one is given, the kernel takes a destination that has no route for a neighbour, and the sender learns of no error.
+bool routing_refuses_datagrams() {
+  for (const char* literal : {"203.0.113.9", "2001:db8:ffff::9"}) {
+    const bool ipv6 = std::strchr(literal, ':') != nullptr;
+    const FileDescriptor probe{::socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+    if (!probe && ipv6 && errno == EAFNOSUPPORT) continue;
+    if (!probe || connect_to(probe.get(), *SocketAddress::parse(literal, 9)) != ENETUNREACH) return false;
+  }
+  return true;
+}
+
 void block_all_signals_but_interrupt() {
   sigset_t mask;
   ::sigfillset(&mask);
@@ -99,6 +111,7 @@ Broker::Impl::Impl(Options given, FileDescriptor listener, OpenDecider& decider)
       bridge{options.peer_names},
       opens{{kMaxPendingOpens, options.fast_path, options.open_timeout}, channel, bridge, decider},
       identities{::getpid()},
+      pins_datagrams_{options.peer_names != PeerNames::AnyIp || !routing_refuses_datagrams()},
       workers_{channel},
       signals_{::getpid(), channel} {}
 
@@ -190,7 +203,7 @@ void Broker::Impl::on_socket(const seccomp_notif& notification) {
   if (!stream && !datagram) return refuse(EPROTONOSUPPORT);
   FileDescriptor socket{::socket(family, type | SOCK_CLOEXEC | (extra & SOCK_NONBLOCK), protocol)};
   if (!socket) return refuse(errno);
-  if (!confine_to_loopback(socket.get())) return refuse(EPERM);
+  if ((stream || pins_datagrams_) && !confine_to_loopback(socket.get())) return refuse(EPERM);
   // A full table leaves the notification open; any other failure means that the task is gone.
   if (const int error = channel.answer_with_descriptor(notification.id, socket.get(), (extra & SOCK_CLOEXEC) != 0); error != 0)
     refuse(error);
@@ -231,7 +244,7 @@ void Broker::Impl::on_connect(const seccomp_notif& notification) {
   if (family == AF_UNSPEC) {
     sockaddr nowhere{};
     const int error = ::connect(call.socket.get(), &nowhere, sizeof nowhere) == 0 ? 0 : errno;
-    if (type == SOCK_DGRAM) confine_to_loopback(call.socket.get());  // a UDP disconnect drops the device
+    if (type == SOCK_DGRAM && pins_datagrams_) confine_to_loopback(call.socket.get());  // a UDP disconnect drops the device
     return refuse(error);
   }
   if (family != domain) return refuse(EAFNOSUPPORT);

@@ -101,6 +101,9 @@ class Broker::Impl {
   void watchdog_loop();
   void wake_watchdog(std::chrono::steady_clock::time_point needed);
 
+  /// Sockets are pinned to lo. For UDP that is left to routing where it refuses all other destinations, since a pinned socket passes it by:
+  /// the workload would send into nothing and hear of no error. [RT-34]
+  const bool pins_datagrams_;
   ConnectWorkers workers_;
   SignalMediator signals_;
   PeerNameTable peer_names_;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/fib_rules.h>
 #include <linux/nsfs.h>
 #include <linux/rtnetlink.h>
 #include <sys/ioctl.h>
@@ -137,11 +138,13 @@ Check check_routes(const NetworkFacts& network) {
   return absl::OkStatus();
 }
 
+// The kernel's own rules, ours that lead to the local table, and refusals, which open nothing.
 Check check_rules(const NetworkFacts& network) {
   for (const RuleFact& rule : network.rules) {
-    const bool kernels =
-        !rule.selective && rule.action == 1 && (rule.table == kTableLocal || rule.table == RT_TABLE_MAIN || rule.table == RT_TABLE_DEFAULT);
-    if (!kernels) return failed("policy rule with priority " + std::to_string(rule.priority));
+    const bool refuses = rule.action == FR_ACT_UNREACHABLE || rule.action == FR_ACT_PROHIBIT || rule.action == FR_ACT_BLACKHOLE;
+    const bool local = rule.action == FR_ACT_TO_TBL && rule.table == kTableLocal;
+    const bool kernels = rule.action == FR_ACT_TO_TBL && !rule.selective && (rule.table == RT_TABLE_MAIN || rule.table == RT_TABLE_DEFAULT);
+    if (!refuses && !local && !kernels) return failed("policy rule with priority " + std::to_string(rule.priority));
   }
   return absl::OkStatus();
 }
@@ -257,7 +260,7 @@ json::value network_json(const NetworkFacts& network) {
     routes.push_back(
         {{"destination", r.destination + "/" + std::to_string(r.prefix)}, {"out", r.out_index}, {"table", r.table}, {"type", r.type}});
   }
-  for (const RuleFact& r : network.rules) rules.push_back({{"priority", r.priority}, {"table", r.table}});
+  for (const RuleFact& r : network.rules) rules.push_back({{"action", r.action}, {"priority", r.priority}, {"table", r.table}});
   for (const ProbeResult& p : network.probes) probes.push_back({{"errno", p.error}, {"what", p.what}});
   return {{"links", links}, {"addresses", addresses}, {"routes", routes}, {"rules", rules}, {"probes", probes}};
 }

@@ -64,8 +64,8 @@ class Netlink {
  public:
   Netlink() : socket_{socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)} {}
 
-  // Sends and waits for the acknowledgement.
-  absl::Status change(Request request, const std::string& what) {
+  // Sends and waits for the acknowledgement: 0, or the kernel's errno.
+  absl::StatusOr<int> acknowledgement(Request request, const std::string& what) {
     const std::string& bytes = request.finish();
     if (send(socket_.get(), bytes.data(), bytes.size(), 0) < 0) return system_error(what);
     int error = 0;
@@ -76,7 +76,13 @@ class Netlink {
         !status.ok()) {
       return status;
     }
-    return error == 0 ? absl::OkStatus() : system_error(what, error);
+    return error;
+  }
+
+  absl::Status change(Request request, const std::string& what) {
+    const auto error = acknowledgement(std::move(request), what);
+    if (!error.ok()) return error.status();
+    return *error == 0 ? absl::OkStatus() : system_error(what, *error);
   }
 
   // Asks for all objects of a kind.
@@ -155,6 +161,50 @@ absl::Status add_local_default(Netlink& netlink, int family, std::string_view so
   return netlink.change(std::move(request), "adding the local default route");
 }
 
+// One line of the routing policy: `ipproto udp` or everything, to `destination` or everywhere, and what is done with it.
+struct Rule {
+  std::uint32_t priority;
+  std::uint8_t protocol = 0;  // 0: every protocol
+  std::string_view destination;
+  std::uint8_t prefix = 0;
+  std::uint8_t action = FR_ACT_TO_TBL;
+};
+
+absl::StatusOr<int> change_rule(Netlink& netlink, std::uint16_t type, int family, const Rule& rule) {
+  fib_rule_hdr body{};
+  body.family = static_cast<std::uint8_t>(family);
+  body.action = rule.action;
+  body.table = rule.action == FR_ACT_TO_TBL ? RT_TABLE_LOCAL : RT_TABLE_UNSPEC;
+  body.dst_len = rule.prefix;
+  const std::uint16_t flags = type == RTM_NEWRULE ? NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK : NLM_F_ACK;
+  Request request{type, flags, body};
+  request.number<std::uint32_t>(FRA_PRIORITY, rule.priority);
+  if (rule.protocol != 0) request.number<std::uint8_t>(FRA_IP_PROTO, rule.protocol);
+  if (rule.prefix != 0) request.attribute(FRA_DST, address_bytes(family, rule.destination));
+  return netlink.acknowledgement(std::move(request), "changing the routing policy");
+}
+
+// The local default route is there for TCP, whose streams the broker answers. A datagram to the outside would vanish in it without an
+// error: for UDP only loopback has a way, everything else is ENETUNREACH at once. The kernel's first rule has to stand behind these two.
+absl::Status confine_datagrams(Netlink& netlink, int family) {
+  constexpr std::uint32_t kLoopbackUdp = 1, kOtherUdp = 2, kLocal = 10;
+  const bool ipv4 = family == AF_INET;
+  const Rule loopback{.priority = kLoopbackUdp,
+                      .protocol = IPPROTO_UDP,
+                      .destination = ipv4 ? "127.0.0.0" : "::1",
+                      .prefix = static_cast<std::uint8_t>(ipv4 ? 8 : 128)};
+  const Rule elsewhere{.priority = kOtherUdp, .protocol = IPPROTO_UDP, .action = FR_ACT_UNREACHABLE};
+  const std::pair<std::uint16_t, Rule> steps[] = {
+      {RTM_NEWRULE, {.priority = kLocal}}, {RTM_DELRULE, {.priority = 0}}, {RTM_NEWRULE, loopback}, {RTM_NEWRULE, elsewhere}};
+  for (const auto& [type, rule] : steps) {
+    const auto error = change_rule(netlink, type, family, rule);
+    if (!error.ok()) return error.status();
+    if (*error == EOPNOTSUPP || *error == EAFNOSUPPORT) return absl::OkStatus();  // a kernel without routing policy: datagrams stay silent
+    if (*error != 0) return system_error("changing the routing policy", *error);
+  }
+  return absl::OkStatus();
+}
+
 template <class Body>
 void each_attribute(const nlmsghdr& message, const std::function<void(const rtattr&)>& visit) {
   const auto* body = static_cast<const Body*>(NLMSG_DATA(&message));
@@ -207,7 +257,8 @@ RuleFact rule_fact(const nlmsghdr& message) {
   each_attribute<fib_rule_hdr>(message, [&fact](const rtattr& a) {
     if (a.rta_type == FRA_PRIORITY) fact.priority = attribute_number<std::uint32_t>(a);
     if (a.rta_type == FRA_TABLE) fact.table = attribute_number<std::uint32_t>(a);
-    if (a.rta_type == FRA_IIFNAME || a.rta_type == FRA_OIFNAME || a.rta_type == FRA_FWMARK) fact.selective = true;
+    if (a.rta_type == FRA_IIFNAME || a.rta_type == FRA_OIFNAME || a.rta_type == FRA_FWMARK || a.rta_type == FRA_IP_PROTO)
+      fact.selective = true;
   });
   return fact;
 }
@@ -256,9 +307,11 @@ absl::Status configure_loopback() {
   if (auto status = netlink.change(Request{RTM_NEWLINK, NLM_F_ACK, up}, "bringing lo up"); !status.ok()) return status;
   if (auto status = add_address(netlink, AF_INET, kExtraIpv4); !status.ok()) return status;
   if (auto status = add_local_default(netlink, AF_INET, kExtraIpv4); !status.ok()) return status;
+  if (auto status = confine_datagrams(netlink, AF_INET); !status.ok()) return status;
   if (!kernel_has_ipv6()) return absl::OkStatus();
   if (auto status = add_address(netlink, AF_INET6, kExtraIpv6); !status.ok()) return status;
-  return add_local_default(netlink, AF_INET6, kExtraIpv6);
+  if (auto status = add_local_default(netlink, AF_INET6, kExtraIpv6); !status.ok()) return status;
+  return confine_datagrams(netlink, AF_INET6);
 }
 
 bool kernel_has_ipv6() { return Descriptor{socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0)}.get() >= 0; }

@@ -1,5 +1,6 @@
 // The network of a sandbox: `lo` and nothing else. Two documentation addresses besides loopback let getaddrinfo(AI_ADDRCONFIG) work, and a
-// local default route per family (AnyIP) lets the broker answer for any address. rtnetlink(7); no program of the host is run.
+// local default route per family (AnyIP) lets the broker answer for any address. That route is for TCP: UDP has a way to loopback only, and
+// ENETUNREACH for every other destination. [RT-34] rtnetlink(7); no program of the host is run.
 #pragma once
 
 #include <absl/status/status.h>

@@ -49,7 +49,7 @@ def python(jail, script):
 
 
 def test_the_token_is_nowhere_the_workload_can_look(jail):
-    """CR: environment, every file that it can read, and the memory of every process that it can open."""
+    """GW-21: CR: environment, every file that it can read, and the memory of every process that it can open."""
     assert run(jail, "echo $API_TOKEN").stdout.startswith("openshell:resolve:")
     found = python(jail, f"""
 import os
@@ -80,6 +80,7 @@ def test_private_keys_are_nowhere_the_workload_can_look(jail):
 
 
 def test_the_runtime_is_closed_to_its_children(jail):
+    # IS-49
     for path in ("/proc/1/mem", "/proc/1/environ", "/proc/1/fd", "/proc/1/maps", "/.openshell/sandbox", "/.openshell/channel"):
         result = run(jail, f"if [ -d {path} ]; then ls {path}; else head -c 1 {path}; fi")
         assert result.exit_code != 0, f"{path} can be read: {result.stdout!r}"
@@ -119,12 +120,39 @@ ACTS = {
     "fast open past the broker": "import socket; s = socket.socket(); s.sendto(b'x', 0x20000000, ('198.51.100.7', 80))",
     "raw connect by address": "import socket; s = socket.create_connection(('198.51.100.7', 80), 3)",
     "metadata address": "import socket; s = socket.create_connection(('169.254.169.254', 80), 3)",
+    "a datagram": "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('203.0.113.9', 9999))",
+    "a datagram, connected": "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('203.0.113.9', 9999)); s.send(b'x')",
+    "a datagram by sendmsg": "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendmsg([b'x'], [], 0, ('203.0.113.9', 9999))",
+    "a datagram to a name server": "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('8.8.8.8', 53))",
+    "a datagram over IPv6": "import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('2001:db8:9::9', 9999))",
+    "a datagram in mapped form": "import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('::ffff:203.0.113.9', 9999))",
+    "a datagram to a group": "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('224.0.0.251', 5353))",
+    "a datagram to all": "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1); s.sendto(b'x', ('255.255.255.255', 67))",
 }
+
+DATAGRAMS = r"""
+import socket
+for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.9.9.9"), (socket.AF_INET6, "::1")):
+    receiver, sender = socket.socket(family, socket.SOCK_DGRAM), socket.socket(family, socket.SOCK_DGRAM)
+    receiver.bind((host, 0))
+    receiver.settimeout(5)
+    sender.sendto(b"question", receiver.getsockname())
+    data, peer = receiver.recvfrom(64)
+    receiver.sendto(data + b" answered", peer)
+    print(host, sender.recv(64).decode())
+"""
+
+
+def test_datagrams_between_processes_of_the_workload_arrive(jail):
+    """RT-34: loopback is theirs; every other destination of UDP is an error at once (the acts above)."""
+    lines = python(jail, DATAGRAMS).stdout.splitlines()
+    assert lines == [f"{host} question answered" for host in ("127.0.0.1", "127.9.9.9", "::1")]
 
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("through", ["exec", "grandchild"])
 def test_an_act_that_must_fail_fails(jail, act, through):
+    # RT-34 (datagrams)
     """IS: with an error and not by killing the runtime, also from a double-forked descendant."""
     script = ACTS[act]
     if through == "grandchild":

@@ -31,7 +31,11 @@ NetworkFacts good_network() {
                     {false, "192.0.2.1", 32, 255, RTN_LOCAL, RTPROT_KERNEL, 1, false},
                     {true, "::1", 128, 254, RTN_UNICAST, RTPROT_KERNEL, 1, false},
                     {true, "", 0, 255, RTN_LOCAL, RTPROT_BOOT, 1, false}};
-  network.rules = {{false, 0, 255, 1, false}, {false, 32766, 254, 1, false}, {true, 0, 255, 1, false}};
+  network.rules = {{false, 10, 255, 1, false},
+                   {false, 32766, 254, 1, false},
+                   {true, 10, 255, 1, false},
+                   {false, 1, 255, 1, true},
+                   {false, 2, 0, 7, true}};  // ours: UDP to loopback, other UDP is unreachable
   network.descriptors = {"/dev/null", "pipe:[1]", "pipe:[1]", "pipe:[2]"};
   network.probes = {{"tcp 198.51.100.1:9", ECONNREFUSED},
                     {"tcp [2001:db8:ffff::1]:9", ENETUNREACH},
@@ -76,7 +80,7 @@ TEST(Fence, DRV_02_03_05_06_AllFourInOrder) {
   EXPECT_EQ(*established, std::vector<std::string>(boundary::kFenceGuarantees.begin(), boundary::kFenceGuarantees.end()));
 }
 
-TEST(Fence, DRV_09_10_13_EveryCheckClosesAlone) {  // DRV-02
+TEST(Fence, DRV_09_10_13_EveryCheckClosesAlone) {  // DRV-02, DRV-03, DRV-05, DRV-06, DRV-10, DRV-13
   struct Case {
     const char* guarantee;
     const char* found;
@@ -115,7 +119,9 @@ TEST(Fence, DRV_09_10_13_EveryCheckClosesAlone) {  // DRV-02
        [](FenceFacts& f) {
          f.without_launcher.rules.push_back({false, 100, 77, 1, false});
        }},
-      {"default_deny_egress", "policy rule", [](FenceFacts& f) { f.without_launcher.rules[0].selective = true; }},
+      {"default_deny_egress", "policy rule", [](FenceFacts& f) { f.without_launcher.rules[1].selective = true; }},
+      {"default_deny_egress", "policy rule", [](FenceFacts& f) { f.without_launcher.rules[3].table = 254; }},
+      {"default_deny_egress", "policy rule", [](FenceFacts& f) { f.without_launcher.rules[4].action = 2; }},
       {"no_unmanaged_egress_path", "PID 1 holds", [](FenceFacts& f) { f.without_launcher.descriptors.emplace_back("socket:[99]"); }},
       {"no_unmanaged_egress_path", "PID 1 holds", [](FenceFacts& f) { f.without_launcher.descriptors[1] = "net:[4026531840]"; }},
       {"no_unmanaged_egress_path", "is not as planned", [](FenceFacts& f) { f.mounts[0].read_only = false; }},
