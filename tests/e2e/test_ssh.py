@@ -312,7 +312,7 @@ def test_the_fourth_connection_of_a_token_is_refused(gateway, client, box):
 # ---- forwards
 
 def test_cx_19_forward_start_list_stop(gateway, box):
-    # CX-19
+    # CX-19, ST-29
     port = free_port()
     server = server_inside(gateway, box, port)
     try:
@@ -362,6 +362,22 @@ def test_forward_service_without_ssh(gateway, box):
         server.kill()
 
 
+def test_cx_35_forwards_are_served_after_main_has_ended(gateway, client):
+    # CX-35
+    name = "forwards-on"
+    gateway.cli("sandbox", "create", "--name", name, "--detach", "--", "true")
+    assert gateway.cli("sandbox", "wait", name, "--for", "exit").returncode == 0
+    port = free_port()
+    server = server_inside(gateway, name, port, "late")
+    try:
+        gateway.cli("forward", "start", str(port), name, "--background")
+        assert ask(port, b"question") == b"late:question"
+    finally:
+        gateway.cli("forward", "stop", str(port), check=False)
+        server.kill()
+        delete_gone(client, name)
+
+
 def test_tcp_targets_are_checked_by_the_gateway(client, box):
     import grpc
     import openshell._proto.openshell_pb2 as pb
@@ -401,7 +417,7 @@ def tree(folder):
 
 
 def test_cx_18_b25_a_tree_goes_in_and_out(gateway, box, tmp_path):
-    # CX-18
+    # CX-18, GW-15, HX-52
     source = tmp_path / "proj"
     source.mkdir()
     tree(source)
@@ -438,6 +454,7 @@ def test_b25_a_git_work_tree_stays_clean(gateway, box, tmp_path):
 
 
 def test_a_file_lands_under_the_name_that_was_asked_for(gateway, box, tmp_path):
+    # HX-54
     file = tmp_path / "a.txt"
     file.write_text("content")
     gateway.cli("sandbox", "upload", box, str(file), "b.txt", "--no-git-ignore")
@@ -520,6 +537,29 @@ def hostile(gateway, client, box):
     for transport, proxy in made:
         transport.close()
         proxy.kill()
+
+
+def send_signal(channel, name):
+    """RFC 4254, 6.9; the system's ssh has no way to send one."""
+    message = paramiko.Message()
+    message.add_byte(bytes([98]))  # SSH_MSG_CHANNEL_REQUEST
+    message.add_int(channel.remote_chanid)
+    message.add_string("signal")
+    message.add_boolean(False)
+    message.add_string(name)
+    channel.transport._send_user_message(message)
+
+
+@pytest.mark.parametrize("name,code", [("TERM", 5), ("INT", 6), ("HUP", 7), ("KILL", 137)])
+def test_a_signal_of_the_client_reaches_the_remote_process(hostile, name, code):
+    channel = hostile().open_channel("session")
+    channel.settimeout(20)
+    channel.exec_command("trap 'echo TERM; exit 5' TERM; trap 'exit 6' INT; trap 'exit 7' HUP; echo ready; while :; do sleep 0.05; done")
+    assert channel.recv(64) == b"ready\n"
+    send_signal(channel, "USR9")  # unknown: nothing happens
+    send_signal(channel, name)
+    wait_until(channel.exit_status_ready, what="the end of the process")
+    assert channel.recv_exit_status() == code
 
 
 def test_packets_of_no_size_do_not_keep_the_server_busy(gateway, ssh, hostile):

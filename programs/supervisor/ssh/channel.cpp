@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t kInputPiece = 32'768;  // bytes of one write to the peer
 constexpr std::size_t kQueued = 2;           // outputs that wait for the client before the peer is not asked for more
 constexpr std::size_t kMaxTerm = 64;
+constexpr std::size_t kEarlySignals = 8;  // kept for a process that is being started
 constexpr int kNotFound = 127, kNotExecutable = 126, kFailed = 1;
 
 std::string usable_term(const char* term) {
@@ -154,6 +155,7 @@ void SshChannel::opened(absl::StatusOr<std::shared_ptr<ChannelPeer>> peer) {
   if (over_ || closed_theirs_) return (*peer)->close();
   peer_ = *std::move(peer);
   if (resized_ && terminal_) peer_->resize(terminal_->size.columns, terminal_->size.rows);
+  for (const auto signal : std::exchange(early_signals_, {})) peer_->signal(signal);
 }
 
 void SshChannel::say(const std::string& text) {
@@ -191,7 +193,9 @@ void SshChannel::on_signal(ssh_session, ssh_channel, const char* signal, void* s
                                                                          {"TERM", boundary::ProcessSignal::term}};
   auto& channel = *static_cast<SshChannel*>(self);
   const auto found = known.find(signal == nullptr ? "" : signal);
-  if (found != known.end() && channel.peer_) channel.peer_->signal(found->second);
+  if (found == known.end() || !channel.started_) return;
+  if (channel.peer_) return channel.peer_->signal(found->second);
+  if (channel.early_signals_.size() < kEarlySignals) channel.early_signals_.push_back(found->second);
 }
 
 // ---- bytes

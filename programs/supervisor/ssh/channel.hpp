@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "programs/supervisor/ssh/inbox.hpp"
 #include "programs/supervisor/ssh/limits.hpp"
@@ -79,7 +80,8 @@ class SshChannel : public std::enable_shared_from_this<SshChannel> {
 
   std::optional<ProcessRequest::Terminal> terminal_;
   bool login_ = true, read_only_ = false, started_ = false;
-  bool resized_ = false;  // after the start and before the peer was there
+  bool resized_ = false;                                // after the start and before the peer was there
+  std::vector<boundary::ProcessSignal> early_signals_;  // then too
 
   std::string input_;           // taken from libssh, not yet by the peer
   std::size_t unread_ = 0;      // in libssh's buffer

@@ -146,6 +146,29 @@ TEST_F(SshServerTest, CX_10_ExecGivesOutputErrorsAndStatus) {
   EXPECT_FALSE(requests[0].terminal.has_value());
 }
 
+TEST_F(SshServerTest, ASignalReachesTheProcessAlsoOneThatCameBeforeIt) {
+  auto peer = std::make_shared<FakePeer>();
+  workload_->answer_ = [peer](const ProcessRequest&) {
+    std::this_thread::sleep_for(100ms);  // the process takes its time to exist
+    return std::static_pointer_cast<ChannelPeer>(peer);
+  };
+  start();
+  SshClient client{socket_};
+  ASSERT_TRUE(client.login());
+  SshSessionChannel channel{client};
+  ASSERT_TRUE(channel.open());
+  ASSERT_TRUE(channel.exec("sleep 1000"));
+  using boundary::ProcessSignal;
+  for (const char* name : {"TERM", "HUP", "INT", "NOSUCH", "KILL"})
+    EXPECT_EQ(ssh_channel_request_send_signal(channel.handle(), name), SSH_OK);
+  ASSERT_EQ(ssh_blocking_flush(client.handle(), 5'000), SSH_OK);
+  EXPECT_TRUE(peer->wait([](const FakePeer& p) { return p.signals_.size() == 4; })) << peer->signals_.size();
+  EXPECT_THAT(peer->signals_,
+              ::testing::ElementsAre(ProcessSignal::term, ProcessSignal::hangup, ProcessSignal::interrupt, ProcessSignal::kill));
+  peer->say({PeerOutput::Kind::exit, {}, 143});
+  EXPECT_EQ(channel.exit_status(), 143) << "an unknown name did not end the connection";
+}
+
 TEST_F(SshServerTest, EveryByteOfALongStreamComesBackAndTheEndOfInputArrives) {
   start();
   SshClient client{socket_};
