@@ -60,13 +60,30 @@ absl::Status remove(Context& context, const std::string& sandbox) {
   return (*client)->delete_sandbox(request).status();
 }
 
+/// A main process that has ended does not end its sandbox: says so, and how to have one that stays. Nothing where it runs on (a detach).
+void say_what_is_left(Context& context, const std::string& sandbox) {
+  auto client = context.client();
+  if (!client.ok()) return;
+  auto request = context.scoped<v1::GetSandboxRequest>();
+  request.set_name(sandbox);
+  const auto answer = (*client)->get_sandbox(request);
+  if (!answer.ok() || !answer->sandbox().status().has_exit_code()) return;
+  std::fprintf(stderr,
+               "Sandbox %s is kept: exec, upload and logs go on working until it is stopped or deleted. For one whose main process stays, "
+               "use: openshell sandbox create --detach -- sleep infinity\n",
+               sandbox.c_str());
+}
+
 }  // namespace
 
 absl::StatusOr<int> run_in_foreground(Context& context, const Foreground& what) {
   std::fflush(stdout);  // ours stands before the command's, which comes through another process
   const Unmoved unmoved{what.ephemeral};
   auto code = attach(context, what);
-  if (!what.ephemeral) return code;
+  if (!what.ephemeral) {
+    if (code.ok()) say_what_is_left(context, what.sandbox);
+    return code;
+  }
   const auto removed = remove(context, what.sandbox);
   if (!code.ok() || removed.ok()) return code;
   return absl::Status{removed.code(), absl::StrCat("sandbox command exited with status ", *code,

@@ -37,13 +37,13 @@ class Neighbour:
         subprocess.run(["ip", "address", "del", f"{ADDRESS}/32", "dev", "lo"], check=False, capture_output=True)
 
 
-def make_certificate(folder):
-    """A CA of its own and a certificate for the name and the address. Returns (CA, certificate, key)."""
+def make_certificate(folder, names=(NAME, "other.programs.test")):
+    """A CA of its own and a certificate for the names and the address. Returns (CA, certificate, key)."""
     ca, key, csr, crt = (folder / name for name in ("up-ca.crt", "up.key", "up.csr", "up.crt"))
     run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "up-ca.key", "-out", ca, "-days", "2", "-subj",
         "/CN=programs test CA")
-    run("openssl", "req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", csr, "-subj", f"/CN={NAME}")
-    (folder / "up.ext").write_text(f"subjectAltName=DNS:{NAME},DNS:other.programs.test,IP:{ADDRESS}\n")
+    run("openssl", "req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", csr, "-subj", f"/CN={names[0]}")
+    (folder / "up.ext").write_text("subjectAltName=" + ",".join(f"DNS:{name}" for name in names) + f",IP:{ADDRESS}\n")
     run("openssl", "x509", "-req", "-in", csr, "-CA", ca, "-CAkey", folder / "up-ca.key", "-CAcreateserial", "-days", "2", "-out", crt,
         "-extfile", folder / "up.ext")
     return ca, crt, key
@@ -179,10 +179,10 @@ class Site:
 
 
 class Names:
-    """DNS over UDP: every name below programs.test is ADDRESS, AAAA is empty, everything else NXDOMAIN."""
+    """DNS over UDP: every name below `domain` is ADDRESS, AAAA is empty, everything else NXDOMAIN."""
 
-    def __init__(self):
-        self.asked = []
+    def __init__(self, domain="programs.test"):
+        self.asked, self.domain = [], domain
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
@@ -200,7 +200,7 @@ class Names:
                 at += 1 + query[at]
             name, kind = ".".join(labels).lower(), struct.unpack(">H", query[at + 1:at + 3])[0]
             self.asked.append(name)
-            known = name.endswith(".programs.test")
+            known = name.endswith(f".{self.domain}")
             answers = [b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 60, 4) + socket.inet_aton(ADDRESS)] if known and kind == 1 else []
             header = query[:2] + struct.pack(">HHHHH", 0x8580 if known else 0x8583, 1, len(answers), 0, 0)
             self.socket.sendto(header + query[12:at + 5] + b"".join(answers), sender)
