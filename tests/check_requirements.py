@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fails when tests/requirements.tsv names a test that does not exist, or an id whose test does not name it: in its name, its body, or the lines above it.
+"""Fails when tests/requirements.tsv names a test that does not exist, or an id whose test does not name it: in its name, its body, or the lines
+above it; and when fewer ids are shown than once were.
 
 Each line: requirement id, the statement in a few words, the test as `ctest -N` or pytest prints it. Usage: check_requirements.py BUILD_DIR
 """
@@ -20,6 +21,7 @@ def known_tests(build):
 
 ID = re.compile(r"\b[A-Z][A-Z0-9]*-\d+\b")
 ABOVE = 3  # lines of comment above a test
+LEAST = 550  # ids that tests show; issue 4 asks for 400
 
 
 def ids_in(text):
@@ -61,9 +63,12 @@ def main(build):
         plain = test if "::" in test else re.sub(r"^(?:\w+/)?(\w+\.\w+).*$", r"\1", test)
         if identity not in named.get(plain, set()):
             problems.append(f"{identity}: {test} does not name it")
+    shown = len({row[0] for row in rows})
+    if shown < LEAST:
+        problems.append(f"{shown} ids are shown, {LEAST} were before")
     for problem in problems:
         print(f"tests/requirements.tsv: {problem}", file=sys.stderr)
-    print(f"requirements: {len({row[0] for row in rows})} ids shown by {len({row[-1] for row in rows})} tests")
+    print(f"requirements: {shown} ids shown by {len({row[-1] for row in rows})} tests")
     return 1 if problems else 0
 
 

@@ -1,10 +1,21 @@
 #!/usr/bin/env bash
 # Follows docs/quickstart.md as a newcomer would: runs its shell blocks in order, in one shell, in a state directory of its own.
 # After a block ```sh may stand a block ```text: each of its lines must occur in what the commands printed (" ... " stands for anything).
-# Without one the block must end with status 0. The block ```sh build is taken as done. Usage: run_quickstart_page.sh BUILD_DIR
+# Without one the block must end with status 0. The block ```sh build is taken as done. Usage: run_quickstart_page.sh BUILD_DIR [--plain-user]
+# With --plain-user, root follows it as `nobody`, in a copy that such a user can reach.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=$(cd "${1:?usage: run_quickstart_page.sh BUILD_DIR}" && pwd)
+build=$(cd "${1:?usage: run_quickstart_page.sh BUILD_DIR [--plain-user]}" && pwd)
+if [[ ${2:-} == --plain-user ]]; then
+  ((EUID == 0)) || exec "$0" "$build"  # a plain user already
+  copy=$(mktemp -d /tmp/oqu-XXXXXX)
+  trap 'rm -rf "$copy"' EXIT
+  mkdir -p "$copy/tests/docs" "$copy/docs" "$copy/build/bin" "$copy/home"
+  cp "$0" "$copy/tests/docs/" && cp "$root/docs/quickstart.md" "$copy/docs/" && cp "$build"/bin/openshell* "$copy/build/bin/" && cp -r "$build/bundle" "$copy/build/"
+  chown -R nobody "$copy" && chmod 755 "$copy"
+  setpriv --reuid=nobody --regid=nogroup --clear-groups env -i PATH=/usr/bin:/bin HOME="$copy/home" bash "$copy/tests/docs/$(basename "$0")" "$copy/build"
+  exit
+fi
 page=$root/docs/quickstart.md
 scratch=$(mktemp -d /tmp/oq-XXXXXX)
 chmod 711 "$scratch"

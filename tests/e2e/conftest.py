@@ -45,6 +45,11 @@ def wait_until(condition, seconds=20, what="condition"):
     raise AssertionError(f"{what} did not come true within {seconds} s")
 
 
+def on_this_machine(seconds):
+    """A limit that holds on an idle machine, longer where others use it too: by the load of the last minute for each processor."""
+    return seconds * max(1.0, 1.5 * os.getloadavg()[0] / os.cpu_count())
+
+
 class Gateway:
     """One openshell-gateway with everything it needs below `root`. `user`: the uid that it runs as; it must own nothing else."""
 

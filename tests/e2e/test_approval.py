@@ -8,7 +8,7 @@ import time
 
 import grpc
 import pytest
-from conftest import WORKSPACE, Gateway, delete_gone, wait_until
+from conftest import WORKSPACE, Gateway, delete_gone, on_this_machine, wait_until
 from openshell._proto import datamodel_pb2, openshell_pb2
 
 HOST = "host.openshell.internal"
@@ -128,6 +128,35 @@ def test_proposals_survive_the_gateway_and_are_decided_after_it(fast, api, box, 
     assert connect(fast, listener.port).stdout == "connected\n"
 
 
+def test_approve_all_takes_what_is_harmless_and_clear_forgets_the_rest(fast, box, listener):
+    """`rule approve-all` and `rule clear`: a proposal with a security note is skipped unless it is asked for by name of the flag."""
+    second = Listener()
+    try:
+        empty = fast.cli("rule", "clear", "box")
+        assert "0 pending chunk(s) cleared." in empty.stdout
+        for port in (listener.port, second.port):
+            refused_and_proposed(fast, port)
+        flagged = [c for c in json.loads(fast.cli("rule", "get", "box", "--status", "pending", "-o", "json").stdout)["chunks"] if c.get("security_notes")]
+        plain = fast.cli("rule", "approve-all", "box")
+        approved = 2 - len(flagged)
+        assert f"{approved} chunk(s) approved, {len(flagged)} skipped." in plain.stdout
+        everything = fast.cli("rule", "approve-all", "box", "--include-security-flagged", check=False)
+        said = f"{len(flagged)} chunk(s) approved, 0 skipped." if flagged else "no pending chunks to approve"
+        assert said in everything.stdout + everything.stderr
+        for port in (listener.port, second.port):
+            wait_until(lambda: connect(fast, port).stdout == "connected\n", what=f"{port} to be open")
+        refused_and_proposed(fast, 7101)
+        refused_and_proposed(fast, 7102)
+        cleared = fast.cli("rule", "clear", "box")
+        assert "2 pending chunk(s) cleared." in cleared.stdout
+        assert pending(fast, 7101) is None and pending(fast, 7102) is None
+        assert connect(fast, 7101).returncode != 0, "forgotten is not allowed"
+        events = [line.split()[2] for line in fast.cli("rule", "history", "box").stdout.splitlines()[1:]]
+        assert events.count("approved") == 2
+    finally:
+        second.socket.close()
+
+
 def test_the_published_stubs_decide_with_review_tokens(fast, api, box, listener):
     stub = api._stub
     refused_and_proposed(fast, listener.port)
@@ -177,15 +206,15 @@ def test_m11_a_watching_client_hears_of_each_distinct_denial_within_200_ms(fast,
             pass  # cancelled at the end of the test
 
     threading.Thread(target=listen, daemon=True).start()
-    medians = []
+    worst = []
     for some in (ports[:7], ports[7:14], ports[14:]):  # a machine that is busy with something else may spoil one round
         script = "".join(f"(exec 3<>/dev/tcp/{HOST}/{port}) 2>/dev/null; " for port in some)
         fast.cli("sandbox", "exec", "-n", "box", "--no-tty", "--", "bash", "-c", script, check=False)
         wait_until(lambda: all(port in delays for port in some), what="a line for each denial")
-        medians.append(sorted(delays[port] for port in some)[3])
-        if medians[-1] < 0.2:
+        worst.append(max(delays[port] for port in some))
+        if worst[-1] < 0.2:
             break
-    assert min(medians) < 0.2, delays
+    assert min(worst) < 0.2, delays
     before = dict(latest)
     flood = f"for i in $(seq 200); do (exec 3<>/dev/tcp/{HOST}/{ports[0]}) 2>/dev/null; done; true"
     started = time.monotonic()
@@ -195,6 +224,49 @@ def test_m11_a_watching_client_hears_of_each_distinct_denial_within_200_ms(fast,
     assert latest[ports[0]] - before[ports[0]] <= took + 2, "one line a second of one key, however often it is refused"
     assert chunk["denial_ids"]
     stream.cancel()
+
+
+def test_m11_each_policy_change_is_enforced_and_acknowledged_at_once(fast, api, box):
+    """Not after a polling interval (10 s here): 12 changes, each seen by a program inside and reported as loaded."""
+    from openshell._proto import sandbox_pb2
+    listener = Listener()
+    enforced, acknowledged = [], []
+    try:
+        for turn in range(12):
+            opened = turn % 2 == 0
+            policy = sandbox_pb2.SandboxPolicy()
+            current = api._stub.GetSandboxPolicyStatus(openshell_pb2.GetSandboxPolicyStatusRequest(sandbox="box", workspace_scope=SCOPE)).revision.policy
+            policy.CopyFrom(current)
+            policy.network_policies.pop("turn", None)
+            if opened:
+                rule = policy.network_policies["turn"]
+                rule.name = "turn"
+                rule.endpoints.add(host=HOST, port=listener.port)
+                rule.binaries.add(path="**/bash")
+            begin = time.monotonic()
+            version = api._stub.UpdateConfig(openshell_pb2.UpdateConfigRequest(sandbox="box", workspace_scope=SCOPE, policy=policy)).version
+
+            def loaded():
+                status = api._stub.GetSandboxPolicyStatus(openshell_pb2.GetSandboxPolicyStatusRequest(sandbox="box", workspace_scope=SCOPE, version=version))
+                return status.revision.status == openshell_pb2.POLICY_STATUS_LOADED
+
+            wait_until(loaded, 8, "LOADED")
+            acknowledged.append(time.monotonic() - begin)
+            script = f"(exec 3<>/dev/tcp/{HOST}/{listener.port}) 2>/dev/null && echo open || echo shut"
+            said = api.exec("box", ["bash", "-c", script], workspace=WORKSPACE, no_login_shell=True).stdout
+            enforced.append(time.monotonic() - begin)
+            assert said == ("open\n" if opened else "shut\n"), "what is acknowledged is in force"
+        assert max(acknowledged) < on_this_machine(1), acknowledged
+        assert sorted(acknowledged)[6] < on_this_machine(0.25), acknowledged
+    finally:
+        listener.socket.close()
+
+
+def test_m11_a_refusal_is_a_proposal_within_the_flush_interval(fast, box):
+    """One second here; the seven that another system took are far off."""
+    begin = time.monotonic()
+    refused_and_proposed(fast, 7201)
+    assert time.monotonic() - begin < 1 + on_this_machine(1.5)
 
 
 def test_policy_update_merges_without_granting_what_nobody_declared(fast, box):

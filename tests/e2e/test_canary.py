@@ -303,7 +303,7 @@ def test_not_in_the_database_but_sealed(run):
 
 
 def test_not_in_environment_arguments_or_memory_of_runtime_and_workload(run):
-    """RT-02, CR-07."""
+    """HX-50: RT-02, CR-07."""
     processes = run.processes()
     names = set(processes.values())
     assert any(name.startswith("openshell-super") for name in names) and RUNTIME & names, names

@@ -51,6 +51,20 @@ def test_PY_05_PY_06_lists_take_a_selector(client, labelled):
     assert client.list_ids(workspace=WORKSPACE, label_selector="team=blue,tier=2") == []
 
 
+def test_PY_07_PY_11_PY_19_older_forms_and_defaults_hold(client, labelled):
+    """Calls as they were written before labels existed, names by position too; a reference made by hand has no labels."""
+    status = labelled.status
+    made = openshell.SandboxRef("id-1", "by-hand", WORKSPACE, status)
+    assert made.labels == {} and made.service_urls == {} and made.host_key_fingerprint is None
+    assert client.get("py-labels", workspace=WORKSPACE).id == labelled.id
+    assert labelled.id in [each.id for each in client.list_all(workspace=WORKSPACE)] and labelled.id in client.list_ids(workspace=WORKSPACE)
+    unnamed = client.create(workspace=WORKSPACE)
+    try:
+        assert dict(unnamed.labels) == {} and unnamed.created_from_workload_template is None
+    finally:
+        delete_gone(client, unnamed.name)
+
+
 def test_PY_08_the_command_line_finds_what_python_made(gateway, labelled):
     found = gateway.cli("sandbox", "list", "--selector", "team=blue").stdout
     assert "py-labels" in found

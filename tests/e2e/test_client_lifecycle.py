@@ -26,7 +26,7 @@ def test_1_2_the_emptiest_create_gets_a_name_an_id_and_a_workspace(client):
 
 
 def test_6_creating_stopping_and_starting_answer_before_the_work_is_done(client):
-    """The client gives each call 30 s and never repeats it: an answer that waited for a boot would be a lost sandbox."""
+    """GW-28: The client gives each call 30 s and never repeats it: an answer that waited for a boot would be a lost sandbox."""
     def timed(call, *arguments, **options):
         begun = time.monotonic()
         result = call(*arguments, **options)

@@ -19,6 +19,7 @@ def gone(gateway, name):
 
 @pytest.mark.parametrize("turn", range(5))
 def test_m2_a_command_that_ends_at_once_and_is_not_kept(gateway, turn):
+    # FB-25, FB-26
     name = f"quick{turn}"
     done = create(gateway, "--name", name, "--no-keep", "--no-tty", "--", "sh", "-c", "echo hi; echo err >&2; exit 3")
     assert done.returncode == 3, done.stderr

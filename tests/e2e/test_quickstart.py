@@ -2,7 +2,9 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
+import tempfile
 
 import pytest
 from conftest import REPOSITORY
@@ -28,6 +30,43 @@ def test_twice_in_a_row_everything_is_as_it_should_be():
         result = quickstart(os.environ["OPENSHELL_BUILD_DIR"])
         assert result.returncode == 0, result.stdout + result.stderr
         assert "FAIL" not in result.stdout and result.stdout.count("  ok ") >= 20, result.stdout
+
+
+@pytest.fixture
+def newcomer():
+    """A user of this host without any right, with a copy of the example and the programs where such a user can reach them."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be another user")
+    build = pathlib.Path(os.environ["OPENSHELL_BUILD_DIR"])
+    home = pathlib.Path(tempfile.mkdtemp(prefix="on-"))
+    shutil.copytree(SCRIPT.parent, home / "host-api")
+    shutil.copytree(build / "bundle", home / "build" / "bundle", symlinks=True)
+    shutil.copytree(build / "bin", home / "build" / "bin", ignore=lambda folder, names: [n for n in names if not n.startswith("openshell")])
+    subprocess.run(["chown", "-R", "nobody:nogroup", str(home)], check=True)
+
+    def run(*arguments):
+        words = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "env", "-i", "PATH=/usr/bin:/bin", f"HOME={home}",
+                 f"XDG_RUNTIME_DIR={home}/r", "OPENSHELL_QUICKSTART_PORT=17677", str(home / "host-api" / SCRIPT.name)]
+        return subprocess.run([*words, *arguments], capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL)
+
+    (home / "r").mkdir(mode=0o700)
+    shutil.chown(home / "r", "nobody", "nogroup")
+    run.build = home / "build"
+    quickstart("--stop")  # the example's ports
+    yield run
+    run("--stop")
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def test_a_plain_user_sees_the_same(newcomer):
+    """No root, no sudo, no group: the same lines, twice in a row, and nothing left running after the stop."""
+    for _ in range(2):
+        result = newcomer(str(newcomer.build))
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert "FAIL" not in result.stdout and result.stdout.count("  ok ") >= 20, result.stdout
+    assert newcomer("--stop").returncode == 0
+    left = subprocess.run(["pgrep", "-u", "nobody", "-f", "openshell|server.py"], capture_output=True, text=True).stdout.split()
+    assert not left, left
 
 
 BROKEN = {

@@ -99,7 +99,7 @@ def test_profiles_are_files(gateway, tmp_path, upstream):
 
 
 def test_a_profile_carries_its_credential_to_its_endpoint(gateway, client, tmp_path, upstream):
-    # CR-02, CR-24, GW-06, INF-02
+    # CR-02, CR-24, GW-06, INF-02, GW-22, GW-23
     tmp_path.chmod(0o755)
     file = tmp_path / "shop.yaml"
     file.write_text(profile("shop", upstream))

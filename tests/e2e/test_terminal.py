@@ -67,6 +67,7 @@ def test_b24_an_unknown_size_is_24_by_80_and_never_1_by_1(gateway, client, box, 
 
 
 def test_b24_a_new_size_arrives_as_sigwinch(terminal, box):
+    # ST-26
     script = "trap 'echo now $(stty size)' WINCH; echo ready; while :; do sleep 0.1; done"
     screen = terminal(box, "--", "bash", "-c", script)
     screen.expect("ready")

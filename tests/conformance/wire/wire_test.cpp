@@ -120,7 +120,7 @@ std::set<std::string> compiled() {
   return facts;
 }
 
-TEST(Wire, CompiledDescriptorsAreThePublishedInterface) {
+TEST(Wire, CompiledDescriptorsAreThePublishedInterface) {  // GW-02, GW-26
   const auto want = published();
   const auto have = compiled();
   ASSERT_GT(want.size(), 1'500U) << "the table is not there";

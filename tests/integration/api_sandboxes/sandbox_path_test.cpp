@@ -352,7 +352,7 @@ class SandboxPath : public ::testing::Test {
   std::unique_ptr<pb::OpenShell::Stub> stub;
 };
 
-TEST_F(SandboxPath, GW_FromCreateToDelete) {
+TEST_F(SandboxPath, GW_FromCreateToDelete) {  // GW-04, GW-14
   pb::Sandbox sandbox;
   const auto created = create("box", &sandbox);
   ASSERT_TRUE(created.ok()) << created.error_message();
@@ -643,7 +643,7 @@ TEST_F(SandboxPath, GW_ASupervisorReachesItsOwnSandboxOnlyAndNotAfterStop) {
   EXPECT_FALSE(one->loaded(1).ok()) << "the token died with the generation";
 }
 
-TEST_F(SandboxPath, GW_WatchAndLogs) {
+TEST_F(SandboxPath, GW_WatchAndLogs) {  // GW-16, LOG-02
   pb::Sandbox sandbox;
   ASSERT_TRUE(create("box", &sandbox).ok());
   auto one = supervisor(sandbox);

@@ -141,7 +141,7 @@ TEST(ProcessDriver, RunsOneSandboxAndLeavesNothing) {
 }
 
 // Identity, capabilities, root and reach, as the workload's own process finds them.
-TEST(ProcessDriver, RT_18_IS_12_WorkloadSeesItsOwnIdentityAndNothingOfTheHost) {
+TEST(ProcessDriver, RT_18_IS_12_WorkloadSeesItsOwnIdentityAndNothingOfTheHost) {  // HX-57, NET-03, NET-04
   Host host;
   HostListeners listeners{host.path};
   host.start();
@@ -189,7 +189,7 @@ TEST(ProcessDriver, RT_18_IS_12_WorkloadSeesItsOwnIdentityAndNothingOfTheHost) {
 }
 
 // Owners and modes of every directory; what the supervisor is and gets.
-TEST(ProcessDriver, DirectoriesAndSupervisorHaveTheirOwners) {
+TEST(ProcessDriver, DirectoriesAndSupervisorHaveTheirOwners) {  // CA-98, CR-07, ST-31
   Host host;
   host.start();
   SandboxSpec wanted = spec(kId);
@@ -357,7 +357,7 @@ TEST(ProcessDriver, StopOfAStubbornSandboxKillsAfterTheGrace) {
 }
 
 // D53: a supervisor that ends before it confirmed ends the attempt at once, with its status in the message.
-TEST(ProcessDriver, SupervisorThatEndsBeforeConfirmEndsTheAttempt) {
+TEST(ProcessDriver, SupervisorThatEndsBeforeConfirmEndsTheAttempt) {  // FB-39
   for (const auto& [behaviour, text] : {std::pair{"exit7", "(exit code 7)"}, std::pair{"abort", "(signal 9)"}}) {
     Host host;
     host.start();

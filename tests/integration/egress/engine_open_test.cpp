@@ -30,7 +30,7 @@ TEST(EngineOpen, NET_RawRelayBothWaysWithHalfClose) {
 }
 
 // NET-52, BIN-20, BIN-24, NET-07
-TEST(EngineOpen, NET_DeniesByPortBinaryAndName) {  // BIN-02
+TEST(EngineOpen, NET_DeniesByPortBinaryAndName) {  // BIN-02, PP-02
   Server server;
   World world;
   world.publish(raw_policy(server.port()));
@@ -62,7 +62,7 @@ TEST(EngineOpen, NET_AnAncestorMayBeTheListedProgram) {
 }
 
 // NET-46, NET-45
-TEST(EngineOpen, NET_LiteralAddresses) {  // IS-16
+TEST(EngineOpen, NET_LiteralAddresses) {  // IS-16, PP-02
   World world;
   world.publish(
       "  lab:\n    endpoints:\n      - port: 8080\n        allowed_ips: [\"10.20.0.0/16\"]\n      - host: \"10.4.0.9\"\n        port: "
@@ -79,7 +79,7 @@ TEST(EngineOpen, NET_LiteralAddresses) {  // IS-16
 }
 
 // NET-54
-TEST(EngineOpen, NET_StaleAndUnknownSyntheticAddressesAreInvalid) {
+TEST(EngineOpen, NET_StaleAndUnknownSyntheticAddressesAreInvalid) {  // PP-02
   World world;
   world.publish(raw_policy(443));
   EXPECT_EQ(world.connect("198.18.0.1", 80).denied.kind, DenialKind::kInvalidDestination);

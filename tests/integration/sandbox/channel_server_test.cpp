@@ -67,7 +67,7 @@ isolation::FileDescriptor connect_to(std::uint16_t port) {
   return fd;
 }
 
-TEST(ChannelServerBounds, RT_12_AProcessOfOurOwnIsClosedWithoutAByte) {
+TEST(ChannelServerBounds, RT_12_AProcessOfOurOwnIsClosedWithoutAByte) {  // RT-69
   char pattern[] = "/tmp/channel-test-XXXXXX";
   const std::string dir = ::mkdtemp(pattern), path = dir + "/control.sock";
   auto server = serve(boundary::UnixListener{path}, std::chrono::seconds{5});
@@ -113,7 +113,8 @@ TEST(ChannelServerBounds, WhoSeesTheSocketIsNeverRefused) {
   ::rmdir(dir.c_str());
 }
 
-TEST(ChannelServerBounds, ThirtyTwoHandshakesThenTheNextIsClosedAndSilentOnesEndAtTheirDeadline) {
+TEST(ChannelServerBounds, ThirtyTwoHandshakesThenTheNextIsClosedAndSilentOnesEndAtTheirDeadline) {  // RT-64, RT-65
+  EXPECT_EQ(ChannelServer::kHandshakeDeadline, std::chrono::seconds{5});
   auto server = serve(boundary::TcpListener{"127.0.0.1:0"}, std::chrono::milliseconds{3'000});  // ample for 33 connects
   ASSERT_NE(server->port(), 0);
   std::vector<isolation::FileDescriptor> silent;
@@ -188,10 +189,16 @@ TEST(ChannelServerCalls, NothingOfACallStaysWhenItIsOver) {
     const std::lock_guard lock{mutex};
     unanswered.clear();
   }
+  // RT-66: strangers who fill the pool of handshakes take nothing from who is known.
+  std::vector<isolation::FileDescriptor> silent;
+  for (std::size_t i = 0; i < ChannelServer::kMaxHandshakes; ++i) silent.push_back(connect_to(server->port()));
+  EXPECT_TRUE(closed_within(connect_to(server->port()).get(), 1'000)) << "the pool is full";
+  EXPECT_TRUE(std::holds_alternative<boundary::Terminated>(client.ask(boundary::DiscoverPolicy{})));
+  silent.clear();
   // The connection is open still: each call went by its own end, none with the connection.
   const auto alive = [](const auto& all) { return std::count_if(all.begin(), all.end(), [](const auto& one) { return !one.expired(); }); };
   const std::lock_guard lock{mutex};  // nothing is added any more
-  EXPECT_EQ(calls.size(), 3 * kOfEach);
+  EXPECT_EQ(calls.size(), 3 * kOfEach + 1);
   EXPECT_EQ(streams.size(), kOfEach);
   EXPECT_TRUE(test::eventually(20, [&] { return alive(calls) == 0; })) << alive(calls) << " of " << calls.size() << " calls still exist";
   EXPECT_TRUE(test::eventually(20, [&] { return alive(streams) == 0; })) << alive(streams) << " streams still exist";

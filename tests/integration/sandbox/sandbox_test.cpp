@@ -19,7 +19,7 @@ std::string message(const boundary::Response& response) {
   return error ? error->message : std::string(boundary::result_name(response));
 }
 
-TEST_F(SandboxProcess, ST_16_ST_20_DiscoverAttachConfirmStart) {
+TEST_F(SandboxProcess, ST_16_ST_20_DiscoverAttachConfirmStart) {  // ST-13, ST-14
   ASSERT_NO_FATAL_FAILURE(start());
   const auto policy_file = client->ask(boundary::DiscoverPolicy{});
   ASSERT_TRUE(std::holds_alternative<boundary::ImagePolicy>(policy_file));
@@ -77,7 +77,7 @@ TEST_F(SandboxProcess, TenMebibytesArriveWhole) {
   std::printf("exec of true: %.1f ms\n", std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count() / 20);
 }
 
-TEST_F(SandboxProcess, RT_10_RT_16_WorkloadIsConfined) {
+TEST_F(SandboxProcess, RT_10_RT_16_WorkloadIsConfined) {  // IS-25
   ASSERT_NO_FATAL_FAILURE(start());
   EXPECT_NE(exec("ls /.openshell").status->code(), 0);
   EXPECT_NE(exec("cat /.openshell/channel/control.sock").status->code(), 0);
@@ -87,7 +87,7 @@ TEST_F(SandboxProcess, RT_10_RT_16_WorkloadIsConfined) {
   EXPECT_NE(exec("kill -9 1").status->code(), 0);
 }
 
-TEST_F(SandboxProcess, IS_07_IS_37_ExternalConnectIsDecidedAndRelayed) {  // BIN-01, NET-10, NET-51
+TEST_F(SandboxProcess, IS_07_IS_37_ExternalConnectIsDecidedAndRelayed) {  // BIN-01, NET-10, NET-51, ST-28
   ASSERT_NO_FATAL_FAILURE(start());
   auto accept = client->open(boundary::AcceptNetwork{});
   std::thread supervisor{[&] {
@@ -142,7 +142,7 @@ std::int64_t anonymous_bytes(pid_t pid) {
   return -1;
 }
 
-TEST_F(SandboxProcess, MemoryStaysLevelOverConnectsAndExecs) {
+TEST_F(SandboxProcess, MemoryStaysLevelOverConnectsAndExecs) {  // CX-38, ST-24
   constexpr int kWarmUp = 500, kOpens = 3'000, kExecs = 200;
   // A call that is never freed costs more than 4 KB: 13 MB in all. What an exec id leaves in the ledgers is 0.9 KB, for at most 4,096.
   constexpr std::int64_t kMayGrow = std::int64_t{4} << 20;
@@ -177,7 +177,7 @@ TEST_F(SandboxProcess, MemoryStaysLevelOverConnectsAndExecs) {
   EXPECT_LT(grown, kMayGrow);
 }
 
-TEST_F(SandboxProcess, RT_33_RT_35_ST_27_DnsGoesThroughTheMediateStream) {  // NET-05
+TEST_F(SandboxProcess, RT_33_RT_35_ST_27_DnsGoesThroughTheMediateStream) {  // NET-05, NET-06, NET-14, SIG-08
   ASSERT_NO_FATAL_FAILURE(start());
   auto mediation = client->mediate();
   ASSERT_TRUE(std::holds_alternative<boundary::MediationReady>(*mediation->response()));
@@ -223,7 +223,7 @@ TEST_F(SandboxProcess, KillEndsTheWholeTreeOfAnExec) {
   EXPECT_EQ(exec("pgrep -c sleep").out, "0\n");
 }
 
-TEST_F(SandboxProcess, CX_41_ExecIdRunsOnceAndReplayIsRefused) {
+TEST_F(SandboxProcess, CX_41_ExecIdRunsOnceAndReplayIsRefused) {  // CX-42
   ASSERT_NO_FATAL_FAILURE(start());
   const std::string id = new_uuid();
   boundary::Exec request{static_cast<std::uint64_t>(time(nullptr)) * 1000 + 30'000, {}};
@@ -242,7 +242,7 @@ TEST_F(SandboxProcess, CX_41_ExecIdRunsOnceAndReplayIsRefused) {
   EXPECT_EQ(message(client->ask(request)), "exec request has expired; it cannot be executed again");
 }
 
-TEST_F(SandboxProcess, MainIsAttachedOnceAndItsExitIsWaitedFor) {
+TEST_F(SandboxProcess, MainIsAttachedOnceAndItsExitIsWaitedFor) {  // CX-45
   ASSERT_NO_FATAL_FAILURE(start());
   auto main = client->open(boundary::AttachProcess{"g1:main:0"});
   auto attached = main->response();
@@ -263,9 +263,17 @@ TEST_F(SandboxProcess, MainIsAttachedOnceAndItsExitIsWaitedFor) {
   ASSERT_TRUE(exited);
   EXPECT_EQ(std::get<boundary::Exited>(*exited).status.code(), 5);
   EXPECT_EQ(exec("echo still").out, "still\n") << "the main process ended, the sandbox goes on";
+  boundary::Exec late{static_cast<std::uint64_t>(time(nullptr)) * 1000 + 30'000, {}};
+  late.spec.shell = boundary::ShellSpec{"exit 9", false};
+  auto call = client->open(late);
+  auto started = call->response();
+  ASSERT_TRUE(started && std::holds_alternative<boundary::ExecStarted>(*started));
+  const auto waited = client->ask(boundary::Wait{std::get<boundary::ExecStarted>(*started).process_id});
+  ASSERT_TRUE(std::holds_alternative<boundary::Exited>(waited)) << message(waited);
+  EXPECT_EQ(std::get<boundary::Exited>(waited).status.code(), 9);
 }
 
-TEST_F(SandboxProcess, RT_38_RT_44_RT_45_RT_46_CutLinkFreezesAndTheSameSupervisorRecovers) {  // FB-09, FB-15
+TEST_F(SandboxProcess, RT_38_RT_44_RT_45_RT_46_CutLinkFreezesAndTheSameSupervisorRecovers) {  // FB-09, FB-15, FB-11
   ASSERT_NO_FATAL_FAILURE(start());
   boundary::Exec request{static_cast<std::uint64_t>(time(nullptr)) * 1000 + 30'000, {}};
   request.spec.shell = boundary::ShellSpec{"i=0; while :; do i=$((i+1)); echo $i > /sandbox/n; done", false};
@@ -298,7 +306,7 @@ TEST_F(SandboxProcess, RT_47_ExpiryEndsEverythingWithExitCode7) {  // FB-16
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds{400});
 }
 
-TEST_F(SandboxProcess, TerminateBoundaryAnswersWhenNothingIsLeftThenExits) {
+TEST_F(SandboxProcess, TerminateBoundaryAnswersWhenNothingIsLeftThenExits) {  // FB-18
   ASSERT_NO_FATAL_FAILURE(start());
   boundary::Exec request{static_cast<std::uint64_t>(time(nullptr)) * 1000 + 30'000, {}};
   request.spec.shell = boundary::ShellSpec{"trap '' TERM; setsid sleep 1000 & sleep 1000", false};
@@ -308,7 +316,7 @@ TEST_F(SandboxProcess, TerminateBoundaryAnswersWhenNothingIsLeftThenExits) {
   EXPECT_EQ(exit_code(30), 0);
 }
 
-TEST_F(SandboxProcess, RT_25_WrongBearerCertificateOrOrderIsRefused) {
+TEST_F(SandboxProcess, RT_25_WrongBearerCertificateOrOrderIsRefused) {  // CA-87
   launch();
   ASSERT_TRUE(eventually(15, [&] { return ::access((dir_ / "channel/control.sock").c_str(), F_OK) == 0; }));
   client = connect();
@@ -333,10 +341,11 @@ TEST_F(SandboxProcess, SecondStartFindsNoBootstrap) {
   EXPECT_NE(::access((dir_ / "material/bootstrap.json").c_str(), F_OK), 0);
 }
 
-TEST_F(SandboxProcess, IdentityThatDiffersIsExit4) {  // RT-76
+TEST_F(SandboxProcess, IdentityThatDiffersIsExit4) {  // RT-76, ST-06
   bootstrap.workload_identity.uid = kUid + 1;
   launch();
   EXPECT_EQ(exit_code(30), 4);
+  EXPECT_NE(::access((dir_ / "channel/control.sock").c_str(), F_OK), 0) << "it never listened";
 }
 
 }  // namespace

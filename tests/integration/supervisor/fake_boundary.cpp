@@ -145,7 +145,9 @@ struct FakeBoundary::State final : wire::IsolationBoundary::Service {
         answer(boundary::Attached{{owner->descriptor().generation, {main_summary()}}});
       }
     } else if (std::holds_alternative<boundary::Confirm>(request)) {
-      answer(boundary::Confirmed{confirmation()});
+      auto claim = confirmation();
+      if (owner->distort) owner->distort(claim);
+      answer(boundary::Confirmed{std::move(claim)});
     } else if (const auto* start = std::get_if<boundary::StartAgent>(&request)) {
       {
         const std::lock_guard lock{mutex};

@@ -59,6 +59,7 @@ class FakeBoundary {
 
   std::optional<std::string> image_policy;
   std::optional<boundary::Error> attach_error;
+  std::function<void(boundary::Confirmation&)> distort;  ///< what it claims beside the truth when it confirms
 
   struct State;
 

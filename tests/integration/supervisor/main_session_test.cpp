@@ -212,7 +212,7 @@ TEST_F(MainSessionTest, AnOwnerThatStallsIsOverrunAfterItsTime) {
   EXPECT_EQ(next(*owner).status().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(MainSessionTest, FB_24_CX_33_ADeclaredAttachmentIsServedAfterTheExit) {
+TEST_F(MainSessionTest, FB_24_CX_33_ADeclaredAttachmentIsServedAfterTheExit) {  // FB-27, FB-28
   start(true);
   runtime_->main_says(Channel::stdout_data, "gone in a moment");
   runtime_->exit_main(7);

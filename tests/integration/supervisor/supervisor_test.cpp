@@ -211,7 +211,7 @@ class SupervisorTest : public ::testing::Test {
   pid_t pid_ = -1;
 };
 
-TEST_F(SupervisorTest, ST_09_AdmissionPrecedesAttachAndConfirmPrecedesLaunch) {  // CA-94, CA-97
+TEST_F(SupervisorTest, ST_09_AdmissionPrecedesAttachAndConfirmPrecedesLaunch) {  // CA-94, CA-97, CA-88, ST-10
   gateway.set_policy(policy_for({echo.port()}), 1);
   gateway.set_environment("API_TOKEN", "the-real-secret");
   until_running();
@@ -255,7 +255,7 @@ TEST_F(SupervisorTest, D30_AnExecWhoseCallerIsGoneIsTerminated) {
   EXPECT_TRUE(boundary_->wait_for("terminate"));
 }
 
-TEST_F(SupervisorTest, AllowedAndDeniedConnectionsAndAPolicyChangeThatIsAcknowledged) {
+TEST_F(SupervisorTest, AllowedAndDeniedConnectionsAndAPolicyChangeThatIsAcknowledged) {  // FB-07
   EchoServer second;
   gateway.set_policy(policy_for({echo.port()}), 1);
   until_running();
@@ -287,7 +287,7 @@ TEST_F(SupervisorTest, AllowedAndDeniedConnectionsAndAPolicyChangeThatIsAcknowle
   EXPECT_EQ(now_allowed.received, "echo:again");
 }
 
-TEST_F(SupervisorTest, MainExitIsMarkedReportedAndFinalizedAndTheSandboxStays) {
+TEST_F(SupervisorTest, MainExitIsMarkedReportedAndFinalizedAndTheSandboxStays) {  // FB-22
   gateway.set_policy(policy_for({}), 1);
   until_running();
   boundary_->exit_main(3);
@@ -305,7 +305,7 @@ TEST_F(SupervisorTest, TheLastLinesOfAStoppedSupervisorReachTheGateway) {
   EXPECT_TRUE(gateway.wait_for_log("the sandbox ended"));
 }
 
-TEST_F(SupervisorTest, SigtermEndsMainThenTheBoundaryThenTheProcess) {
+TEST_F(SupervisorTest, SigtermEndsMainThenTheBoundaryThenTheProcess) {  // FB-20, ST-25
   gateway.set_policy(policy_for({}), 1);
   until_running();
   stop();
@@ -323,11 +323,13 @@ TEST_F(SupervisorTest, AGatewayThatIsGoneForAMomentIsFoundAgain) {
   EXPECT_EQ(gateway.exec("back", "").out, "back");
 }
 
-TEST_F(SupervisorTest, AnUnusableImagePolicyIsRejectedAndRepairedByAPolicyOfTheGateway) {  // CA-19
+TEST_F(SupervisorTest, AnUnusableImagePolicyIsRejectedAndRepairedByAPolicyOfTheGateway) {  // CA-01, CA-09, CA-19, CA-95, CA-96
   boundary_->image_policy = "version: 1\nnonsense: true\n";
   launch();
   EXPECT_TRUE(gateway.wait_for_admission(v1::CONFIGURATION_ADMISSION_STATE_REJECTED));
   EXPECT_FALSE(boundary_->started());
+  EXPECT_THAT(boundary_->operations(), testing::Each("discover_policy")) << "nothing is attached or confirmed, nor its network served";
+  EXPECT_FALSE(std::filesystem::exists(scratch / "health.sock"));
   gateway.set_policy(policy_for({}), 1);
   EXPECT_TRUE(boundary_->wait_for("start_agent"));
 }
@@ -340,6 +342,44 @@ TEST_F(SupervisorTest, ARefusedAttachEndsTheStart) {
   EXPECT_FALSE(boundary_->started());
   EXPECT_FALSE(std::filesystem::exists(scratch / "state/confirmed"));
   EXPECT_THAT(read(scratch / "stderr"), HasSubstr("already bound to another supervisor"));
+}
+
+// ST-11, ST-12, ST-17, ST-18, DRV-31, DRV-32, DRV-33, RT-79
+TEST_F(SupervisorTest, ST_11_ST_12_ST_17_ST_18_NoPermitForAClaimThatIsNotWhatWasAdmitted) {
+  struct Case {
+    const char* says;
+    std::function<void(boundary::Confirmation&)> distort;
+  };
+  std::vector<Case> cases = {
+      {"another generation", [](auto& claim) { claim.generation = "generation-2"; }},
+      {"another session", [](auto& claim) { claim.session_id = "00000000-0000-4000-8000-000000000009"; }},
+      {"another supervisor", [](auto& claim) { claim.authenticated_supervisor = "00000000-0000-4000-8000-000000000009"; }},
+      {"workload identity", [](auto& claim) { ++claim.identity.uid; }},
+      {"resource claims", [](auto& claim) { claim.resource_claims["process.netns"] = "4:999"; }},
+      {"outlive its runtime", [](auto& claim) { claim.runtime_exit_terminates_workload = false; }},
+      {"outer fence", [](auto& claim) { claim.outer_fence.generation = "generation-2"; }},
+      {"outer fence",
+       [](auto& claim) { claim.outer_fence.evidence_digest.back() = claim.outer_fence.evidence_digest.back() == '0' ? '1' : '0'; }},
+      {"incomplete", [](auto& claim) { claim.backend_audit.reset(); }},
+      {"incomplete", [](auto& claim) { claim.backend_audit->tcp_deny_round_trip = false; }},
+      {"not what the audit proves", [](auto& claim) { claim.backend_audit->landlock_abi = 3; }},
+  };
+  for (std::size_t guarantee = 0; guarantee < boundary::kFenceGuarantees.size(); ++guarantee) {
+    cases.push_back({"outer fence", [=](auto& claim) {
+                       auto& established = claim.outer_fence.established;
+                       established.erase(established.begin() + static_cast<std::ptrdiff_t>(guarantee));
+                     }});
+  }
+  gateway.set_policy(policy_for({}), 1);
+  for (const auto& each : cases) {
+    boundary_->distort = each.distort;
+    launch();
+    EXPECT_EQ(wait_for_end(), 1) << each.says;
+    EXPECT_FALSE(boundary_->started()) << each.says;
+    EXPECT_FALSE(std::filesystem::exists(scratch / "state/confirmed")) << each.says;
+    EXPECT_FALSE(std::filesystem::exists(scratch / "health.sock")) << each.says;
+    EXPECT_THAT(read(scratch / "stderr"), HasSubstr(each.says));
+  }
 }
 
 TEST_F(SupervisorTest, ADescriptorOfAnotherSandboxStartsNothing) {

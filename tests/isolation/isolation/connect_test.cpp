@@ -218,7 +218,7 @@ TEST_P(Connect, IS_55_SignalsDuringABlockingConnect) {
   });
 }
 
-TEST_P(Connect, R_98_FreezeAnswersEverything) {  // NET-26
+TEST_P(Connect, R_98_FreezeAnswersEverything) {  // NET-26, RT-52
   run([] {
     Workload sandbox{workload()};
     const auto blocked = sandbox.start_probe({"connect", "203.0.113.10", "3000"});
@@ -309,7 +309,7 @@ TEST_P(Connect, Spec_9_7_PendingOpensAreBounded) {
   });
 }
 
-TEST_P(Connect, RT_67_ReservedPortAtAnyAddress) {
+TEST_P(Connect, RT_67_ReservedPortAtAnyAddress) {  // RT-68
   run([] {
     auto options = workload();
     options.reserved_ports = {1000};

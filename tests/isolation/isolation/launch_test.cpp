@@ -231,7 +231,7 @@ TEST_P(Launch, D30_OneLaunchEndsWithItsEscapedChildren) {
   });
 }
 
-TEST_P(Launch, R_100_FreezeStopsWhatLeftItsGroup) {
+TEST_P(Launch, R_100_FreezeStopsWhatLeftItsGroup) {  // FB-10
   run([] {
     Workload sandbox;
     auto launched = sandbox.launcher->spawn_and_wait([] {
@@ -262,7 +262,7 @@ TEST_P(Launch, R_100_FreezeStopsWhatLeftItsGroup) {
   });
 }
 
-TEST_P(Launch, IS_50_AuditEvidenceIsComplete) {
+TEST_P(Launch, IS_50_AuditEvidenceIsComplete) {  // IS-54, ST-14
   run([] {
     Workload sandbox;
     QualificationInputs inputs{*sandbox.launcher, *sandbox.broker, sandbox.landlock, true, false, "/.openshell/secret"};
@@ -365,7 +365,7 @@ TEST_P(Launch, IS_24_NewRootChildrenAreNotGranted) {
   });
 }
 
-TEST_P(Launch, SIG_24_SIG_25_ReservedSignal) {
+TEST_P(Launch, SIG_24_SIG_25_ReservedSignal) {  // SIG-23
   run([] {
     Workload sandbox;
     EXPECT_EQ(sandbox.run({"/bin/sh", "-c", "kill -USR2 $$; echo alive"}).status.normalized(), 128 + SIGUSR2) << "exec resets the handler";
@@ -378,7 +378,7 @@ TEST_P(Launch, SIG_24_SIG_25_ReservedSignal) {
   });
 }
 
-TEST_P(Launch, IS_57_IS_65_LegacyReadOnlyMode) {
+TEST_P(Launch, IS_57_IS_65_LegacyReadOnlyMode) {  // IS-52, IS-62
   run([] {
     Workload::Options options;
     options.allow_killable = false;

@@ -162,7 +162,7 @@ TEST_F(Gateway, GW_DeleteRemovesRowsComputeAndName) {
   EXPECT_TRUE(create("box").ok());
 }
 
-TEST_F(Gateway, FB_37_ASupervisorThatDiesBeforeConfirmIsRecoveredAfterASecond) {
+TEST_F(Gateway, FB_37_ASupervisorThatDiesBeforeConfirmIsRecoveredAfterASecond) {  // FB-39
   ASSERT_TRUE(create("box").ok());
   const auto id = get("box").metadata().id();
   driver->report(id, "False", "SupervisorExited");
@@ -262,7 +262,7 @@ TEST_F(Gateway, GW_AReplacedSessionIsClosedAndItsEndChangesNothing) {
   EXPECT_EQ(phase("box"), pb::SANDBOX_PHASE_READY);
 }
 
-TEST_F(Gateway, GW_AnEphemeralSandboxGoesOnceFinishedFinalisedAndDisconnected) {
+TEST_F(Gateway, GW_AnEphemeralSandboxGoesOnceFinishedFinalisedAndDisconnected) {  // FB-30
   ASSERT_TRUE(create("box", [](auto& r) { (*r.mutable_annotations())["openshell.nvidia.com/retention"] = "ephemeral"; }).ok());
   make_ready("box", one);
   const auto id = get("box").metadata().id();
@@ -281,7 +281,7 @@ TEST_F(Gateway, GW_AnEphemeralSandboxGoesOnceFinishedFinalisedAndDisconnected) {
   EXPECT_EQ(driver->count("remove"), 1);
 }
 
-TEST_F(Gateway, GW_RelaysAreClaimedOnceByTheirOwnSandbox) {
+TEST_F(Gateway, GW_RelaysAreClaimedOnceByTheirOwnSandbox) {  // GW-07, RT-06
   ASSERT_TRUE(create("box").ok());
   auto link = make_ready("box", one);
   const auto id = get("box").metadata().id();

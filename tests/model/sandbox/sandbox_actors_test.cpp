@@ -243,7 +243,7 @@ TEST_F(SandboxActors, RT_38_RT_46_LossFreezesBrokerThenTreeAndConfirmResumesInRe
   EXPECT_TRUE(exit_codes.empty()) << "the recovered link does not expire";
 }
 
-TEST_F(SandboxActors, RT_41_RT_47_ThirtySecondsWithoutASupervisorEndEverythingWithExit7) {
+TEST_F(SandboxActors, RT_41_RT_47_ThirtySecondsWithoutASupervisorEndEverythingWithExit7) {  // FB-17, FB-19
   start();
   cut(1);
   advance(29'999ms);
@@ -346,7 +346,7 @@ TEST_F(SandboxActors, TerminateThatLeavesProcessesSaysSoAndDoesNotExit) {
   EXPECT_EQ(ask(1, boundary::TerminateBoundary{})->text(), "boundary_terminated") << "asked again";
 }
 
-TEST_F(SandboxActors, CX_43_WaitIsAnsweredByTheExitAndNeverHoldsTheRegistry) {
+TEST_F(SandboxActors, CX_43_WaitIsAnsweredByTheExitAndNeverHoldsTheRegistry) {  // CX-46
   start();
   auto started = ask(1, exec());
   ASSERT_EQ(started->text(), "exec_started");
@@ -363,7 +363,7 @@ TEST_F(SandboxActors, CX_43_WaitIsAnsweredByTheExitAndNeverHoldsTheRegistry) {
   EXPECT_EQ(ask(1, boundary::Wait{"g:exec:99"})->text(), "unknown exec process ID");
 }
 
-TEST_F(SandboxActors, ExitedUnattachedExecIsReclaimedAfterAMinuteItsStatusStays) {
+TEST_F(SandboxActors, ExitedUnattachedExecIsReclaimedAfterAMinuteItsStatusStays) {  // CX-38, CX-44
   start();
   const auto request = exec();
   auto started = ask(1, request, "e1");
@@ -505,7 +505,7 @@ TEST_F(Opens, RT_54_AnOpenThatEndedIsNeverDecidedAndADeadCallIsPassedOver) {
   EXPECT_TRUE(gate->log.empty());
 }
 
-TEST_F(Opens, ABrokenStreamBeforeTheDecisionIsMediationUnavailable) {
+TEST_F(Opens, ABrokenStreamBeforeTheDecisionIsMediationUnavailable) {  // RT-52
   open(1);
   auto call = accept();
   call->stream->start(call);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/supervisor/ports.hpp"
+#include "actors/supervisor/settings.hpp"
 #include "messages/status_error.hpp"
 #include "messages/supervisor.hpp"
 
@@ -116,9 +117,11 @@ struct FakeHost final : RuntimeHost {
   std::vector<std::uint64_t> in_force;  // versions, in the order of publication
   std::size_t builds = 0;
   std::size_t quarantines = 0;
+  std::vector<bool> explained;  // the setting network.denied_http of each candidate
 
   absl::StatusOr<std::unique_ptr<PreparedRuntime>> prepare(const Candidate& candidate) override {
     if (candidate.reload_policy) ++builds;
+    explained.push_back(read_settings(candidate.snapshot.settings).explain_denied_http);
     if (candidate.snapshot.policy_hash.starts_with("bad")) return absl::InvalidArgumentError("rule 'x' cannot be compiled");
     auto prepared = std::make_unique<Prepared>();
     prepared->version = candidate.snapshot.version.value;

@@ -85,14 +85,14 @@ class HistoryTest : public openshell::test::VirtualTime {
   PolicyPoller poller;
 };
 
-TEST_F(HistoryTest, ACK_05_ACK_16_TheInitialRevisionIsAcknowledgedOnceHoweverOftenItIsPolled) {
+TEST_F(HistoryTest, ACK_05_ACK_16_TheInitialRevisionIsAcknowledgedOnceHoweverOftenItIsPolled) {  // ACK-01
   for (int i = 0; i < 10; ++i) advance(10s);
   EXPECT_GE(gateway.polls, 10U);
   EXPECT_THAT(gateway.reported(), ElementsAre(1));
   EXPECT_EQ(host->builds, 0U);
 }
 
-TEST_F(HistoryTest, D33_ANudgeLoadsAtOnceAndIsAnsweredAfterThePublication) {
+TEST_F(HistoryTest, D33_ANudgeLoadsAtOnceAndIsAnsweredAfterThePublication) {  // ACK-17, GW-17
   gateway.config = snapshot(2, "b");
   nudge("n1");
   run();  // no time passes
@@ -101,7 +101,7 @@ TEST_F(HistoryTest, D33_ANudgeLoadsAtOnceAndIsAnsweredAfterThePublication) {
   EXPECT_THAT(session.applied, ElementsAre("n1"));
 }
 
-TEST_F(HistoryTest, ACK_29_NothingOvertakesAHeadThatFailsWithAnyRetryableCode) {
+TEST_F(HistoryTest, ACK_29_NothingOvertakesAHeadThatFailsWithAnyRetryableCode) {  // ACK-33, ACK-46
   int failures = 8;
   const absl::StatusCode codes[] = {absl::StatusCode::kUnavailable,       absl::StatusCode::kDeadlineExceeded,
                                     absl::StatusCode::kResourceExhausted, absl::StatusCode::kAborted,
@@ -139,7 +139,7 @@ TEST_F(HistoryTest, ACK_32_ATerminalRefusalDiscardsOneAndTheNextIsSent) {
   EXPECT_THAT(gateway.reported(), ElementsAre(1, 3));
 }
 
-TEST_F(HistoryTest, ACK_08_ACK_10_ARejectedPolicyIsReportedFailedQuarantinesAndAnswersItsNudge) {
+TEST_F(HistoryTest, ACK_08_ACK_10_ARejectedPolicyIsReportedFailedQuarantinesAndAnswersItsNudge) {  // CA-81
   gateway.config = snapshot(2, "bad");
   nudge("n1");
   run();
@@ -180,7 +180,7 @@ TEST_F(HistoryTest, ACK_19_SameContentUnderANewerVersionIsAcknowledgedWithoutABu
   EXPECT_THAT(gateway.reported(), ElementsAre(1, 2));
 }
 
-TEST_F(HistoryTest, ACK_22_ACK_42_GlobalPoliciesAreAdmittedAndNotAcknowledged) {
+TEST_F(HistoryTest, ACK_22_ACK_42_GlobalPoliciesAreAdmittedAndNotAcknowledged) {  // ACK-04
   gateway.config = snapshot(5, "g", PolicySource::global);
   nudge("n");
   run();
@@ -200,7 +200,7 @@ TEST_F(HistoryTest, AConfigurationThatTheGatewayDoesNotAdmitChangesNothing) {
   EXPECT_THAT(session.applied, ElementsAre("n"));
 }
 
-TEST_F(HistoryTest, AGatewayOutageKeepsTheRuntimeAndTheNudgeIsAnsweredAfterwards) {
+TEST_F(HistoryTest, AGatewayOutageKeepsTheRuntimeAndTheNudgeIsAnsweredAfterwards) {  // FB-01
   gateway.on_config = [] { return absl::UnavailableError("down"); };
   nudge("n");
   advance(120s);
@@ -226,6 +226,35 @@ TEST_F(HistoryTest, ANewEnvironmentIsInstalledAndReportedReadyInItsSession) {
   EXPECT_EQ(gateway.readiness.back().provider_env_revision, 7U);
   EXPECT_EQ(gateway.readiness.back().session_id, "s1");
   EXPECT_TRUE(gateway.readiness.back().launch_environment_installed);
+}
+
+TEST_F(HistoryTest, ACK_37_ACK_38_AnOutageOfTheStatusPathDelaysNoSettingAndNoCredential) {
+  gateway.on_report = [](const PolicyStatus&) { return absl::UnavailableError("down"); };
+  gateway.config = snapshot(2, "b");
+  gateway.config.settings["network.denied_http"] = std::string{"explain"};
+  gateway.config.provider_env_revision = gateway.environment_revision = 7;
+  nudge("n");
+  run();
+  EXPECT_THAT(gateway.reported(), ElementsAre(1));
+  EXPECT_THAT(host->in_force, ElementsAre(2));
+  EXPECT_THAT(port->installed, ElementsAre(7));
+  EXPECT_THAT(session.applied, ElementsAre("n"));
+  EXPECT_EQ(host->explained, std::vector<bool>{true});
+}
+
+TEST_F(HistoryTest, CA_84_ARejectedCandidateInstallsNoCredential) {
+  gateway.config = snapshot(2, "bad");
+  gateway.config.failure_mode = FailureMode::retain_last_valid;
+  gateway.config.provider_env_revision = gateway.environment_revision = 7;
+  nudge("n");
+  run();
+  EXPECT_EQ(gateway.reports.back().outcome, PolicyOutcome::failed);
+  EXPECT_THAT(port->installed, IsEmpty()) << "its credentials would stand beside the policy that stays";
+  gateway.config = snapshot(3, "c");
+  gateway.config.provider_env_revision = 7;
+  nudge("n2");
+  run();
+  EXPECT_THAT(port->installed, ElementsAre(7));
 }
 
 TEST_F(HistoryTest, ReadinessIsReportedAtTheGatewaysIntervalAsLongAsItsSessionLives) {
@@ -301,7 +330,7 @@ TEST_F(HistoryTest, ACK_39_ADayOfOutageDoesNotLoseTheInitialAcknowledgement) {
 
 /// Writes, nudges, outages and time in random order: what the gateway accepted is always a rising run of what was in force, and ends
 /// complete.
-TEST_F(HistoryTest, ACK_18_ACK_28_RandomInterleavingsNeverReorderTheHistory) {
+TEST_F(HistoryTest, ACK_18_ACK_28_RandomInterleavingsNeverReorderTheHistory) {  // ACT-33
   for (unsigned seed = 1; seed <= 30; ++seed) {
     std::mt19937 random{seed};
     test::FakeGateway faulty;
@@ -363,7 +392,7 @@ TEST_F(HistoryTest, ACK_18_ACK_28_RandomInterleavingsNeverReorderTheHistory) {
   }
 }
 
-TEST_F(HistoryTest, PP_03_PP_05_DenialsAreSubmittedEveryIntervalAndKeptWhereTheGatewayRefuses) {
+TEST_F(HistoryTest, PP_03_PP_05_DenialsAreSubmittedEveryIntervalAndKeptWhereTheGatewayRefuses) {  // ACT-32
   auto queue = std::make_shared<DenialQueue>();
   auto aggregator = ended.keep(sys.spawn(denial_aggregator, queue, client, 10s, Reporter{}));
   queue->on_fill([&] { caf::anon_send(aggregator, wake_atom::value); });

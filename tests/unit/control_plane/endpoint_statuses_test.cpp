@@ -59,7 +59,7 @@ constexpr auto kNothing = pb::ENDPOINT_RESULT_NO_OBSERVED_EXCHANGE;
 constexpr auto kAnswered = pb::ENDPOINT_RESULT_HTTP_RESPONSE_RECEIVED;
 constexpr auto kNoCredential = pb::ENDPOINT_RESULT_CREDENTIAL_UNAVAILABLE;
 
-TEST_F(EndpointStatuses, TakeAddressesFromThePolicyAndTimesFromTheClock) {
+TEST_F(EndpointStatuses, TakeAddressesFromThePolicyAndTimesFromTheClock) {  // TS-10, TS-13
   ASSERT_TRUE(apply(report(1, {kAnswered, kNothing}, {0})).ok());
   EXPECT_EQ(at(0).host(), "tools.example.com");
   EXPECT_EQ(at(0).ports(0), 443U);
@@ -72,7 +72,7 @@ TEST_F(EndpointStatuses, TakeAddressesFromThePolicyAndTimesFromTheClock) {
   EXPECT_EQ(to_millis(at(0).last_reported_time()), kNow + 9000);
 }
 
-TEST_F(EndpointStatuses, AreRefusedWhereTheyDoNotFitThePolicy) {  // TS-32
+TEST_F(EndpointStatuses, AreRefusedWhereTheyDoNotFitThePolicy) {  // TS-32, TS-12
   EXPECT_THAT(apply(report(1, {kNothing})).ToString(), HasSubstr("must contain the complete current endpoint set"));
   auto foreign = report(1, {kNothing, kNothing});
   foreign.mutable_observations(0)->set_endpoint_id("endpoint:v1:00");
@@ -96,7 +96,7 @@ TEST_F(EndpointStatuses, MarkWhatIsNew) {
   EXPECT_THAT(apply(outside).ToString(), HasSubstr("observed endpoint_id is outside the current snapshot"));
 }
 
-TEST_F(EndpointStatuses, ExplainMissingCredentialsOnlyWhereThereAreSome) {
+TEST_F(EndpointStatuses, ExplainMissingCredentialsOnlyWhereThereAreSome) {  // TS-16
   EXPECT_THAT(apply(report(1, {kNoCredential, kNothing}, {0})).ToString(), HasSubstr("requires a credentialed tool server endpoint"));
   auto explained = report(1, {kNothing, kNoCredential}, {1});
   auto& failure = *explained.mutable_observations(1)->mutable_failure();
@@ -148,7 +148,7 @@ TEST_F(EndpointStatuses, FollowThePolicy) {
   EXPECT_EQ(status_.endpoint_statuses_size(), 1) << "retired endpoints vanish";
 }
 
-TEST_F(EndpointStatuses, AreForgottenAndKeepTheirAddresses) {  // TS-34, TS-37
+TEST_F(EndpointStatuses, AreForgottenAndKeepTheirAddresses) {  // TS-34, TS-37, TS-14
   ASSERT_TRUE(apply(report(1, {kAnswered, kAnswered}, {0, 1})).ok());
   auto whole = status_;
   EXPECT_TRUE(forget_results(whole));

@@ -57,7 +57,7 @@ ComputeObservation condition(const std::string& status, const std::string& why, 
   return observed;
 }
 
-TEST(Lifecycle, GW_ReadyNeedsALiveSessionAndAnAcceptedConfigurationOfThatInstance) {
+TEST(Lifecycle, GW_ReadyNeedsALiveSessionAndAnAcceptedConfigurationOfThatInstance) {  // RT-80, ST-23
   auto record = fresh();
   EXPECT_EQ(phase(record), pb::SANDBOX_PHASE_PROVISIONING);
   EXPECT_TRUE(session_connected(record, {kNow, true, kInstance}, ""));
@@ -215,7 +215,7 @@ TEST(Lifecycle, GW_RestartPolicyStartsAnewAtOnceThenWithWaits) {
   EXPECT_TRUE(restart_due(record, kNow + 10 + 1'000));
 }
 
-TEST(Lifecycle, GW_StopAndStartSayWhatTheyNeed) {
+TEST(Lifecycle, GW_StopAndStartSayWhatTheyNeed) {  // GW-08
   auto record = fresh();
   LifecycleStep step{};
   EXPECT_EQ(check_stop(record, &step).message(), "sandbox must be Ready to stop (current phase: Provisioning)");
@@ -294,7 +294,7 @@ TEST_F(Admission, GW_AcceptingWhatIsNotDeliveredNowIsAborted) {
   EXPECT_NE(phase(record), pb::SANDBOX_PHASE_READY);
 }
 
-TEST_F(Admission, GW_TheFirstRejectionOfAChangeMovesTheWindowAndNoOther) {
+TEST_F(Admission, GW_TheFirstRejectionOfAChangeMovesTheWindowAndNoOther) {  // CA-33
   ASSERT_TRUE(*report(kPending, kInstance));
   ASSERT_TRUE(*report(kRejected, kInstance, {}, kNow + 20'000));
   EXPECT_EQ(to_millis(record.sandbox().status().provisioning().deadline()), kNow + 320'000);
@@ -310,7 +310,7 @@ TEST_F(Admission, GW_TheFirstRejectionOfAChangeMovesTheWindowAndNoOther) {
   EXPECT_EQ(report(kAccepted, kInstance, {}, kNow + 505'000).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(CreateRequest, GW_NamesAndBoundsAreChecked) {
+TEST(CreateRequest, GW_NamesAndBoundsAreChecked) {  // CR-16, CR-17, CR-19, CR-22
   const auto message = [](auto change) {
     pb::CreateSandboxRequest request;
     request.mutable_spec();

@@ -126,7 +126,7 @@ TEST(Credentials, CR_RotationKeepsOldPlaceholdersAndAnotherIdentityKillsThem) {
 }
 
 // CR-57, CR-61
-TEST(Credentials, CR_StableHandlesFollowRotationAndDieWithTheirHandle) {
+TEST(Credentials, CR_StableHandlesFollowRotationAndDieWithTheirHandle) {  // CR-58, CR-79
   Ledger world;
   const auto token = world.install(bound(1, "one", "refresh:a", std::string(64, 'a')));
   world.install(bound(2, "two", "refresh:a", std::string(64, 'a')));

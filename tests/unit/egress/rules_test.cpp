@@ -111,7 +111,7 @@ TEST(BinaryPins, BIN_CapacityIsRefusedNotForgotten) {
   EXPECT_TRUE(pins.verify(chain("/bin/0")).ok());
 }
 
-TEST(EventQueue, WakesOnceAndDropsTheOldest) {
+TEST(EventQueue, WakesOnceAndDropsTheOldest) {  // TS-28
   int wakes = 0;
   EventQueue queue{{2, 2, 2, 2}, [&] { ++wakes; }};
   for (const char* host : {"a", "b", "c"}) {

@@ -207,7 +207,7 @@ TEST(Audit, ST_15_EveryMissingFactIsNamed) {
   EXPECT_EQ(properties_of(broken).status().message(), "native Linux sandbox audit evidence is incomplete: tcp_deny_round_trip");
 }
 
-TEST(Fence, DRV_04_DRV_07_DigestOfTheContractAndOrder) {
+TEST(Fence, DRV_04_DRV_07_DigestOfTheContractAndOrder) {  // DRV-34
   EXPECT_EQ(evidence_digest("g1", "{}"), "d07622f57aba4edee56afae410cae5292e2be5121bd49ac2f30dd65ad4d48b6c");
   OuterFence fence{"g1", {kFenceGuarantees.begin(), kFenceGuarantees.end()}, evidence_digest("g1", "{}")};
   EXPECT_TRUE(check_fence(fence, "g1").ok());

@@ -15,7 +15,7 @@ sandbox::v1::NetworkEndpoint* add(sandbox::v1::SandboxPolicy& policy, const std:
   return endpoint;
 }
 
-TEST(EndpointInventory, HoldsToolServersWithAHostAndNothingElse) {
+TEST(EndpointInventory, HoldsToolServersWithAHostAndNothingElse) {  // TS-02
   sandbox::v1::SandboxPolicy policy;
   add(policy, "b", "Tools.Test", 443, "mcp");
   add(policy, "a", "api.test", 443, "rest");
@@ -32,7 +32,7 @@ TEST(EndpointInventory, HoldsToolServersWithAHostAndNothingElse) {
 }
 
 // The same place is the same record, however it is written; another place never is.
-TEST(EndpointInventory, TheIdIsThatOfHostPathAndPorts) {
+TEST(EndpointInventory, TheIdIsThatOfHostPathAndPorts) {  // TS-11
   sandbox::v1::SandboxPolicy policy;
   add(policy, "a", "TOOLS.test", 443, "mcp")->set_path("**");
   auto* twice = add(policy, "b", "tools.test", 1, "mcp");

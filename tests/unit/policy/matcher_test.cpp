@@ -153,7 +153,7 @@ network_policies:
   EXPECT_FALSE(connect(*matcher, "b.x.test", 443, "/usr/bin/node").allowed) << "a rule without binaries admits no program";
 }
 
-TEST(Matcher, BIN_23_CommandLinesChangeNoVerdict) {
+TEST(Matcher, BIN_23_CommandLinesChangeNoVerdict) {  // BIN-10
   const auto matcher = compile(R"(version: 1
 network_policies:
   a: {endpoints: [{host: a.x.test, port: 443}], binaries: [/usr/bin/node, "**/py*"]}

@@ -284,7 +284,7 @@ TEST(Parse, EmptyListsThatMeanNothingAreErrors) {
               HasSubstr("query.t.any: list must not be empty"));
 }
 
-TEST(Parse, L7_28_McpStanza) {
+TEST(Parse, L7_28_McpStanza) {  // L7-31
   const auto result =
       load_policy(with_endpoint("{host: a.x.test, port: 443, protocol: mcp, mcp: {versions: [2025-11-25, 2025-06-18], max_body_bytes: 9, "
                                 "strict_tool_names: false}, rules: [{allow: "
@@ -311,7 +311,7 @@ TEST(Parse, L7_28_McpStanza) {
 }
 
 TEST(Parse, L7_18_to_L7_36_McpVersionsAreAClosedListThatIsAlwaysThere) {
-  const auto with = [](const std::string& stanza) {
+  const auto with = [](const std::string& stanza) {  // L7-19, L7-20, L7-21, L7-22, L7-24, L7-25, L7-30, L7-32, L7-33, L7-34, L7-35
     return load_policy(with_endpoint("{host: a.x.test, port: 443, protocol: mcp, rules: [{allow: {method: ping}}]" + stanza + "}"));
   };
   const auto versions = [&](const std::string& stanza) {

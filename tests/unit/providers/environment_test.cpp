@@ -135,7 +135,7 @@ TEST_F(EnvironmentTest, AnEndpointlessProfileIsWithheldUntilThePolicyBindsIt) {
   EXPECT_TRUE(environment_of({crm})->values.empty()) << "its profile's endpoints are not where this provider lives";
 }
 
-TEST_F(EnvironmentTest, AStablePlaceholderNeedsASupervisorThatKnowsIt) {
+TEST_F(EnvironmentTest, AStablePlaceholderNeedsASupervisorThatKnowsIt) {  // CR-50
   auto crm = provider("crm", {{"CRM_TOKEN", "x"}}, "my-crm");
   crm.profile = profile_with("crm.example.com", true);
   auto env = environment_of({crm});

@@ -68,7 +68,7 @@ TEST_F(Machine, TooEarlyIsInvalidAndChangesNothing) {
   EXPECT_EQ(text(machine.admit(request(1, boundary::AcceptNetwork{}))), "execute");
 }
 
-TEST_F(Machine, RT_43_RT_77_AttachIsPinnedToOneSupervisorPolicyAndClaims) {
+TEST_F(Machine, RT_43_RT_77_AttachIsPinnedToOneSupervisorPolicyAndClaims) {  // FB-14
   bring_up();
   machine.opened(2);
   EXPECT_EQ(text(machine.admit(request(2, attach(kOther)))), "sandbox runtime is already bound to another supervisor process");
@@ -99,7 +99,7 @@ TEST_F(Machine, RT_76_PolicyIdentityMustBeTheWorkloads) {
   }
 }
 
-TEST_F(Machine, SecondConnectionOfTheSameEpochWaitsAHigherOneTakesOver) {
+TEST_F(Machine, SecondConnectionOfTheSameEpochWaitsAHigherOneTakesOver) {  // RT-48, RT-63
   bring_up();
   machine.opened(2);
   EXPECT_EQ(text(machine.admit(request(2, attach()))), "another Sandbox Protocol connection with this credential epoch is still active");
@@ -108,6 +108,7 @@ TEST_F(Machine, SecondConnectionOfTheSameEpochWaitsAHigherOneTakesOver) {
   EXPECT_EQ(text(staged), "execute");
   EXPECT_EQ(staged.staged, 2u);
   EXPECT_EQ(machine.active(), 1u) << "the active link keeps working";
+  EXPECT_NE(text(machine.admit(request(1, boundary::Wait{"x"}))), "execute") << "the old connection does not grow into the new epoch";
   machine.opened(3);
   const auto replaced = machine.admit(request(3, attach(), "a3"));
   EXPECT_EQ(replaced.close, std::vector<ConnectionNumber>{2});

@@ -38,7 +38,7 @@ class Environment : public ::testing::Test {
   }
 };
 
-TEST_F(Environment, CR_03_UP_37_MainStartsFromTheImageAndProviderWinsOverUser) {
+TEST_F(Environment, CR_03_UP_37_MainStartsFromTheImageAndProviderWinsOverUser) {  // CR-12, CR-13, CR-18, CR-20, CR-21, CR-23
   const auto env = parsed(build_environment(inputs(true)));
   EXPECT_EQ(env.at("API_KEY"), "placeholder");
   EXPECT_EQ(env.at("HOME"), "/data") << "the user's own value overrides ours";

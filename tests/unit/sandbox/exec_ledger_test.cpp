@@ -23,7 +23,7 @@ class Registry : public ::testing::Test {
   }
 };
 
-TEST_F(Registry, CX_41_AnIdIsExecutedOnce) {
+TEST_F(Registry, CX_41_AnIdIsExecutedOnce) {  // CX-39
   const auto id = run("r1", false);
   EXPECT_EQ(id, "g:exec:1");
   EXPECT_EQ(admit("r1").action, Action::resume);

@@ -33,7 +33,7 @@ class Files : public ::testing::Test {
   }
 };
 
-TEST_F(Files, ImagePolicyIsFoundOrMissingOrInvalid) {
+TEST_F(Files, ImagePolicyIsFoundOrMissingOrInvalid) {  // CA-89, CA-90, CA-92
   EXPECT_EQ(discover_image_policy(root), (boundary::ImagePolicy{std::nullopt, false}));
   put("/etc/navigator/policy.yaml", "old");
   EXPECT_EQ(discover_image_policy(root).yaml, "old");

@@ -37,7 +37,7 @@ ConfigSnapshot snapshot(std::uint64_t version, std::string hash, PolicySource so
 
 // ---- outbox
 
-TEST(OutboxQueue, ACK_30_BackoffDoublesToItsCapAndStartsAnewAfterSuccess) {
+TEST(OutboxQueue, ACK_30_BackoffDoublesToItsCapAndStartsAnewAfterSuccess) {  // ACT-31
   OutboxQueue queue{{.capacity = 8, .first_backoff = 1s, .longest_backoff = 4s}};
   queue.push(loaded(1));
   queue.push(loaded(2));
@@ -104,7 +104,7 @@ TEST(Acknowledgements, ACK_24_EqualAndOlderVersionsOfTheSameContentAreNot) {
   EXPECT_FALSE(acks.loaded(snapshot(2, "a"), false));
 }
 
-TEST(Acknowledgements, ACK_41_ACK_42_OnlySandboxSourcedVersionsAboveZeroAreReported) {
+TEST(Acknowledgements, ACK_41_ACK_42_OnlySandboxSourcedVersionsAboveZeroAreReported) {  // ACK-03
   Acknowledgements acks;
   EXPECT_FALSE(acks.loaded(snapshot(7, "g", PolicySource::global), true));
   EXPECT_FALSE(acks.loaded(snapshot(0, "z"), true));
@@ -183,7 +183,7 @@ TEST(PollSchedule, NudgesOfAnEndedSessionAreForgotten) {
   EXPECT_THAT(schedule.handled(0.5).answered, IsEmpty());
 }
 
-TEST(SnapshotTracker, ACK_11_IdentityDecidesWhatIsReloaded) {
+TEST(SnapshotTracker, ACK_11_IdentityDecidesWhatIsReloaded) {  // ACK-02
   ConfigSnapshot running = snapshot(1, "a");
   SnapshotTracker tracker{"me", running, 0, ""};
   EXPECT_EQ(tracker.judge(running).change, SnapshotTracker::Change::none);
@@ -369,7 +369,7 @@ TEST(DenialQueue, DropsItsOldestAndWakesOncePerFill) {
 
 // ---- endpoints, logs, settings, tokens
 
-TEST(EndpointWindow, ReportsTheWholeInventoryAndSaysWhatIsNew) {
+TEST(EndpointWindow, ReportsTheWholeInventoryAndSaysWhatIsNew) {  // TS-09, TS-26
   EndpointWindow window;
   window.install({"h", 1, {"a", "b"}});
   window.observe({"a", 3});
@@ -392,7 +392,7 @@ TEST(EndpointWindow, ReportsTheWholeInventoryAndSaysWhatIsNew) {
   EXPECT_THAT(report->observed, ::testing::ElementsAre("b"));
 }
 
-TEST(EndpointWindow, AReportStaysTheSameUntilItIsTakenOrMeansNothingAnyMore) {
+TEST(EndpointWindow, AReportStaysTheSameUntilItIsTakenOrMeansNothingAnyMore) {  // TS-27
   EndpointWindow window;
   window.install({"h", 1, {"a", "b"}});
   window.begin_session("s1");
@@ -431,7 +431,7 @@ TEST(EndpointWindow, AtItsLimitEndpointsAreLeftOut) {
   EXPECT_EQ(window.size(), EndpointWindow::kMaxEndpoints);
 }
 
-TEST(EndpointBox, KeepsTheNewestOfItsGenerationAndItsEndpoints) {
+TEST(EndpointBox, KeepsTheNewestOfItsGenerationAndItsEndpoints) {  // TS-22, TS-25
   EndpointBox box;
   int wakes = 0;
   box.on_fill([&] { ++wakes; });

@@ -53,6 +53,20 @@ TEST(Options, FlagBeatsVariableAndAWrongVariableCountsAsTheDefault) {
   EXPECT_EQ(options->poll_interval.count(), 10);
 }
 
+TEST(Options, PP_04_TheDenialIntervalIsAFlagOrAVariableAndTenSecondsOtherwise) {
+  const auto interval = [](std::vector<std::string> flags, std::optional<std::string> variable) {
+    std::map<std::string, std::string> variables;
+    if (variable) variables["OPENSHELL_DENIAL_FLUSH_INTERVAL_SECS"] = *variable;
+    const auto options = parse_options(complete(std::move(flags)), environment(variables));
+    EXPECT_TRUE(options.ok()) << options.status();
+    return options.ok() ? options->denial_flush_interval.count() : -1;
+  };
+  EXPECT_EQ(interval({}, std::nullopt), 10);
+  EXPECT_EQ(interval({}, "3"), 3);
+  for (const char* none : {"0", "-1", "x", ""}) EXPECT_EQ(interval({}, none), 10) << none;
+  EXPECT_EQ(interval({"--denial-flush-interval-secs", "5"}, "3"), 5);
+}
+
 TEST(Options, IntervalsAreOneToOneHour) {
   EXPECT_TRUE(parse_options(complete({"--poll-interval-secs", "1"}), environment()).ok());
   EXPECT_TRUE(parse_options(complete({"--poll-interval-secs", "3600"}), environment()).ok());
