@@ -88,11 +88,16 @@ TEST_F(ProviderWrites, M7_WritesOfManyCallersShareTheirCommits) {
 }
 
 TEST_F(ProviderWrites, M7_TheRateDoesNotFallWithTheRecordsStored) {
-  constexpr int kSample = 400;
+  constexpr int kSample = 200, kSamples = 4;
+  const auto rate = [&] {  // the machine has other work: the best of a few tells what it costs
+    double best = 0;
+    for (int i = 0; i < kSamples; ++i) best = std::max(best, write(kSample, 16));
+    return best;
+  };
   write(10, 1);
-  const double first = write(kSample, 16);
-  write(std::max(0, records_of_the_run() - made_.load() - kSample), 64);
-  const double last = write(kSample, 16);
+  const double first = rate();
+  write(std::max(0, records_of_the_run() - made_.load() - kSample * kSamples), 64);
+  const double last = rate();
   std::printf("%.0f writes/s at the beginning, %.0f/s with %d records\n", first, last, made_.load());
   EXPECT_GT(last, first * 0.6);
 }

@@ -114,7 +114,7 @@ TEST(ChannelServerBounds, WhoSeesTheSocketIsNeverRefused) {
 }
 
 TEST(ChannelServerBounds, ThirtyTwoHandshakesThenTheNextIsClosedAndSilentOnesEndAtTheirDeadline) {  // RT-64, RT-65
-  EXPECT_EQ(ChannelServer::kHandshakeDeadline, std::chrono::seconds{5});  // ample for 33 connects
+  EXPECT_EQ(ChannelServer::kHandshakeDeadline, std::chrono::seconds{5});
   auto server = serve(boundary::TcpListener{"127.0.0.1:0"}, std::chrono::milliseconds{3'000});  // ample for 33 connects
   ASSERT_NE(server->port(), 0);
   std::vector<isolation::FileDescriptor> silent;

