@@ -56,7 +56,11 @@ RequestRefusal refused_mcp(RequestContext& context, int status, std::string_view
 }
 
 policy::BodyHead body_head(const http::RequestHead& head) {
-  return {head.fields.values("content-type"), head.fields.values("content-encoding")};
+  const auto all = [&](std::string_view name) {
+    const auto values = head.fields.values(name);
+    return std::vector<std::string_view>{values.begin(), values.end()};
+  };
+  return {all("content-type"), all("content-encoding")};
 }
 
 std::string_view trimmed(std::string_view text) {
