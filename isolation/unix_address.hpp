@@ -27,7 +27,8 @@ inline absl::StatusOr<UnixAddress> unix_address(std::string_view path) {
   out.name.sun_family = AF_UNIX;
   const bool abstract = path.starts_with('@');
   if (path.size() < (abstract ? 2 : 1) || path.size() >= sizeof out.name.sun_path)
-    return absl::InvalidArgumentError(absl::StrCat("socket path '", std::string{path}, "' must have 1 to ", sizeof out.name.sun_path - 1, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("socket path '", std::string{path}, "' must have 1 to ", sizeof out.name.sun_path - 1, " bytes"));
   path.copy(out.name.sun_path, path.size());
   if (abstract) out.name.sun_path[0] = '\0';
   out.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1));

@@ -53,8 +53,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::uint64_t progress = 0;                                 ///< chunks carried towards the workload
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();  ///< of the present wait
   Reader* unwatched = nullptr;  ///< of a client whose response is awaited: the next sweep begins to watch it
-  bool idle = false;      ///< between two requests: its deadline ends it in order
-  bool draining = false;  ///< this side was ended for idleness
+  bool idle = false;            ///< between two requests: its deadline ends it in order
+  bool draining = false;        ///< this side was ended for idleness
   bool closed = false;
   bool stale = false;  ///< closed because a generation ended it
   std::optional<asio::steady_timer> half_closed;
