@@ -37,7 +37,8 @@ std::string Chart::draw() const {
     cell.insert(0, (kColumn - cell.size()) / 2, ' ');
     head += cell + std::string(kColumn - cell.size(), ' ');
   }
-  std::string out = head + "\n";
+  const auto trimmed = [](const std::string& line) { return line.substr(0, line.find_last_not_of(' ') + 1) + "\n"; };
+  std::string out = trimmed(head);
   std::string lifelines(kLeft + names.size() * kColumn, ' ');
   for (const auto& [name, at] : middle) lifelines[at] = '|';
   for (std::size_t i = 0; i < rows_.size(); ++i) {
@@ -69,7 +70,7 @@ std::string Chart::draw() const {
       const auto label = row.label.substr(0, high - low > 3 ? high - low - 3 : 0);
       line.replace(low + 1 + (high - low - 1 - label.size()) / 2, label.size(), label);
     }
-    out += line + "\n";
+    out += trimmed(line);
   }
   return out;
 }

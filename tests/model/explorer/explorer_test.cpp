@@ -71,10 +71,10 @@ TEST_F(Explorer, AChartHasAColumnForEachAndRunsDownwards) {
   chart.message(Chart::Time{1'500}, "client", "poller", "answer");
   chart.note(Chart::Time{2'000}, "", "the end");
   EXPECT_EQ(chart.draw(),
-            "               poller        client    \n"
-            "    1.500         +---config---->       \n"
-            "    1.500         <---answer----+       \n"
-            "    2.000  == the end                   \n");
+            "               poller        client\n"
+            "    1.500         +---config---->\n"
+            "    1.500         <---answer----+\n"
+            "    2.000  == the end           |\n");
 }
 
 }  // namespace
