@@ -72,8 +72,9 @@ network_policies:
         words = ["curl", "-sS", "-m", "20", "-w", "\n%{http_code}", "-H", "Content-Type: application/json"]
         for header in headers:
             words += ["-H", header]
-        words += ["-d", json.dumps(body) if not isinstance(body, str) else body, f"http://host.openshell.internal:{port}{path}"]
-        out = client.exec(name, words, workspace=WORKSPACE).stdout
+        words += ["--data-binary", "@-", f"http://host.openshell.internal:{port}{path}"]
+        text = json.dumps(body) if not isinstance(body, str) else body
+        out = client.exec(name, words, workspace=WORKSPACE, stdin=text.encode()).stdout
         text, status = out.rsplit("\n", 1)
         return int(status), text
 

@@ -88,7 +88,9 @@ def test_every_actor_of_all_processes_is_there(mapped, boxes):
         assert {"boundary", "exec_registry", "launcher_control", "tree_control", "broker_control", "mediation_lease"} <= set(runtime)
         for one in [*supervisor.values(), *runtime.values()]:
             assert set(one) >= {"id", "parent", "kind", "summary", "mailbox", "waiting", "handled", "failed", "restarts", "oldest_ms", "last_error", "rates"}
-        assert "session" in supervisor["session"]["summary"] and supervisor["runtime_publisher"]["handled"] >= 0
+        assert supervisor["runtime_publisher"]["handled"] >= 0
+    told = lambda now: all(now["supervisor", f"default/{name}"]["session"]["summary"].startswith("session ") for name in ("alpha", "beta", "gamma"))
+    wait_until(lambda: told(actors(mapped)), what="each session says that it is one")
 
 
 def test_the_command_shows_the_same(mapped, boxes):
