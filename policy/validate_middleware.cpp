@@ -30,17 +30,19 @@ std::string selector_fault(std::string_view pattern) {
   return {};
 }
 
-bool all_finite(const google::protobuf::Value& value);
-bool all_finite(const google::protobuf::Struct& object) {
-  return std::all_of(object.fields().begin(), object.fields().end(), [](const auto& field) { return all_finite(field.second); });
+// A number that is not finite and a value of no kind have no text.
+bool has_text(const google::protobuf::Value& value);
+bool has_text(const google::protobuf::Struct& object) {
+  return std::all_of(object.fields().begin(), object.fields().end(), [](const auto& field) { return has_text(field.second); });
 }
-bool all_finite(const google::protobuf::Value& value) {
-  if (value.has_struct_value()) return all_finite(value.struct_value());
+bool has_text(const google::protobuf::Value& value) {
+  if (value.has_struct_value()) return has_text(value.struct_value());
   if (value.has_list_value()) {
     const auto& items = value.list_value().values();
-    return std::all_of(items.begin(), items.end(), [](const auto& item) { return all_finite(item); });
+    return std::all_of(items.begin(), items.end(), [](const auto& item) { return has_text(item); });
   }
-  return !value.has_number_value() || std::isfinite(value.number_value());
+  if (value.has_number_value()) return std::isfinite(value.number_value());
+  return value.kind_case() != google::protobuf::Value::KIND_NOT_SET;
 }
 
 bool is_literal(std::string_view pattern) { return pattern.find_first_of("*?[") == std::string_view::npos; }
@@ -100,7 +102,9 @@ class MiddlewareCheck {
     if (!config.on_error().empty() && config.on_error() != "fail_closed" && config.on_error() != "fail_open") {
       invalid(key, ".on_error", cat("invalid on_error '", shorten(config.on_error(), 64), "'"), "unknown on_error value");
     }
-    if (!all_finite(config.config())) invalid(key, ".config", "config holds a number that is not finite", "number not finite");
+    if (!has_text(config.config())) {
+      invalid(key, ".config", "config holds a number that is not finite, or a value of no kind", "value without a text");
+    }
     if (!config.has_endpoints()) {
       invalid(key, ".endpoints", "endpoint selector is required", "no selector");
       return;

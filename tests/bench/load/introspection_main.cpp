@@ -24,7 +24,7 @@ using Worker = Introspectable::extend<caf::reacts_to<poke_atom>>;
 struct WorkerState {
   Reporter reporter;
   std::uint64_t pokes = 0;
-  inline static const char* name = "worker";
+  [[maybe_unused]] inline static const char* name = "worker";
 };
 
 /// As large as a sandbox's entity is on a page.
@@ -59,7 +59,7 @@ double measure(std::size_t count, int seconds, bool reports, bool watched, std::
   caf::actor_system system{config};
   const auto dir = system.spawn(directory);
   std::vector<Worker> workers;
-  for (std::size_t i = 0; i < count; ++i) workers.push_back(system.spawn(worker, reports ? dir : Directory{}, i));
+  for (std::size_t i = 0; i < count; ++i) workers.push_back(system.spawn(worker, reports ? caf::actor_cast<Directory>(dir) : Directory{}, i));
   std::this_thread::sleep_for(2s);  // their first reports are over
   caf::scoped_actor asker{system};
   std::uint64_t seq = 0;
