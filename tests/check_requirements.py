@@ -21,7 +21,7 @@ def known_tests(build):
 
 ID = re.compile(r"\b[A-Z][A-Z0-9]*-\d+\b")
 ABOVE = 3  # lines of comment above a test
-LEAST = 550  # ids that tests show; issue 4 asks for 400
+LEAST = 600  # ids that tests show
 
 
 def ids_in(text):
@@ -53,7 +53,7 @@ def main(build):
     problems = []
     rows = [line.split("\t") for line in pathlib.Path("tests/requirements.tsv").read_text().splitlines() if line and not line.startswith("#")]
     for number, row in enumerate(rows, 1):
-        if len(row) != 3 or not all(row):
+        if len(row) != 3 or not all(row) or not re.fullmatch(r"[A-Z][A-Z0-9]+-\d{2,}", row[0]):  # ACT-3 is no id: ACT-03 is
             problems.append(f"row {number}: want id, statement and test, have {row}")
             continue
         identity, _, test = row

@@ -43,7 +43,7 @@ NEEDED = {
 
 
 def test_programs_link_the_packages_of_the_card():
-    """ACT-3, ACT-4, ACT-5, ACT-6, ACT-7, ACT-9: ACT-03, ACT-04, ACT-05, ACT-06, ACT-07, ACT-09, ACT-10, ACT-11: as packages of the system, nothing of theirs in the tree."""
+    """ACT-03, ACT-04, ACT-05, ACT-06, ACT-07, ACT-09, ACT-10, ACT-11: as packages of the system, nothing of theirs in the tree."""
     for program, packages in NEEDED.items():
         libraries = linked(program)
         for package in packages:
