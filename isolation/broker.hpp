@@ -1,6 +1,6 @@
 // The socket broker: answers the notifications of workload processes. It makes their INET sockets, performs their loopback connects, and
 // asks a decider about every other connect. An allowed one ends at a relay socket that the caller of allow() owns; the workload's own
-// descriptor is connected, never replaced. Requirements R-36..R-48, R-98..R-100; decisions 13, 21, 39, 41.
+// descriptor is connected, never replaced. Requirements R-36..R-48, R-98..R-100.
 //
 // Life of an external connect: received -> identity read -> OpenDecider::open() -> (within 5 ms) answered, or, where the socket is
 // non-blocking, held in SYN_SENT with EINPROGRESS -> allow() or deny().

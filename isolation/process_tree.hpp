@@ -1,5 +1,5 @@
 // Every process of the workload, however it was forked: found through /proc, held by pidfd, stopped, resumed, ended. And the one place
-// where children are reaped. Requirements, FB-38; decision 30.
+// where children are reaped. Requirements, FB-38.
 #pragma once
 
 #include <absl/status/status.h>

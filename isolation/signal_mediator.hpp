@@ -1,7 +1,7 @@
 // Signals below Landlock ABI 6, where no scope keeps the workload's off the sandbox: every kill-like call is notified, its target resolved
 // to a thread group and held by pidfd, and the signal sent for the caller. The caller's own numbers are never continued, with one exception
 // that can not change between look and act: tgkill into the caller's own group. Receivers see the sandbox as sender of a plain kill; that
-// is the price of this mode. Requirements SIG-11..SIG-18, R-84, R-85; decision 11.
+// is the price of this mode. Requirements SIG-11..SIG-18, R-84, R-85.
 #pragma once
 
 #include <linux/seccomp.h>

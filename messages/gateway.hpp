@@ -226,7 +226,7 @@ using usable_atom = caf::atom_constant<caf::atom("usable")>;
 
 /// One per sandbox, child of SandboxIndex, and the only writer of its records. It handles one change at a time: a change is written before
 /// it shows, is answered or causes anything; what arrives meanwhile waits in order. Stopping, starting and deleting hold the same gate
-/// until the driver answered. Restart: from the store. [decision 26, decision 33, decision 52, decision 53]
+/// until the driver answered. Restart: from the store.
 using SandboxEntity = Introspectable::extend<
     // From SandboxIndex, once for a new sandbox. Stored first, then given to the driver; on error nothing is left and the entity ends.
     caf::replies_to<create_atom>::with<Reply<openshell::v1::SandboxResponse>>,
@@ -362,7 +362,7 @@ using SessionRegistry = Introspectable::extend<
     caf::reacts_to<ended_atom, std::string, std::string, std::string>,
     // From ConnectSupervisor: the poll that a nudge caused was handled.
     caf::reacts_to<NudgeAnswer>,
-    // From entities, after a commit that the configuration of this sandbox depends on. Coalesced, one outstanding. [decision 33]
+    // From entities, after a commit that the configuration of this sandbox depends on. Coalesced, one outstanding.
     caf::reacts_to<changed_atom, std::string>,
     // From RelayRegistry. Sends to the sandbox's supervisor, waiting up to 15 s for a session; answers the session it went to.
     caf::replies_to<open_atom, std::string, std::shared_ptr<const openshell::v1::GatewayMessage>>::with<Reply<SessionGrant>>,

@@ -1,6 +1,6 @@
 // From a proposed rule to the policy it would make. A proposal that was made mechanically says host and port only; where the policy already
 // has one contract for that place, the proposal takes it over, so that approving a new program never opens a second, laxer way. Pure, any
-// thread. (decision 34, PP-13)
+// thread. (PP-13)
 #pragma once
 
 #include <absl/status/statusor.h>

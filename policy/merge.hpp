@@ -1,5 +1,5 @@
 // Changes of a policy as operations: add a rule, take a binary out, add request rules to one endpoint. A batch is applied wholly or not at
-// all, and never grants a pair of program and destination that its author did not write down. Pure, any thread. (B04, decision 32)
+// all, and never grants a pair of program and destination that its author did not write down. Pure, any thread. (B04)
 #pragma once
 
 #include <absl/status/statusor.h>

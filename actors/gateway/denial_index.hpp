@@ -1,4 +1,4 @@
-// The newest denied requests of all sandboxes, by the id that follows each. Pure. [decision 50, PP-15]
+// The newest denied requests of all sandboxes, by the id that follows each. Pure. [PP-15]
 #pragma once
 
 #include <cstddef>

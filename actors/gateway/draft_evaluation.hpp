@@ -1,4 +1,4 @@
-// What a proposal would make of the policy that is in force, and the token that stands for exactly that. Pure. [decision 32]
+// What a proposal would make of the policy that is in force, and the token that stands for exactly that. Pure.
 #pragma once
 
 #include <string>

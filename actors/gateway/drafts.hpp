@@ -1,4 +1,4 @@
-// Proposals as they lie in the store: how one begins, is counted again, decided, undone and told. Pure. [decisions 32, 50]
+// Proposals as they lie in the store: how one begins, is counted again, decided, undone and told. Pure.
 #pragma once
 
 #include <absl/status/statusor.h>

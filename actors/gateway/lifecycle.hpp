@@ -1,6 +1,6 @@
 // The state machine of a sandbox: what each event does to its record. Pure: no clock, no actor, no store. Every function changes the record
-// it is given and says whether it did; the entity stores a changed record before anybody sees it. [decision 6, decision 20, decision 26,
-// decision 53]
+// it is given and says whether it did; the entity stores a changed record before anybody sees it.
+// [CA-11..CA-50]
 #pragma once
 
 #include <absl/status/status.h>

@@ -1,4 +1,4 @@
-// The revisions of one policy and what became of each. Pure. [decision 52, policy revisions]
+// The revisions of one policy and what became of each. Pure. [policy revisions]
 #pragma once
 
 #include <absl/status/status.h>

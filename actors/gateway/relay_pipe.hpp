@@ -1,6 +1,6 @@
 // The bytes of a relay, between two gRPC streams of this process, without an actor in between. Each direction is a bounded buffer: who
-// writes more than the other side takes is told to wait, and that is how a slow reader slows a process in a sandbox. [decision 22, decision
-// 30]
+// writes more than the other side takes is told to wait, and that is how a slow reader slows a process in a sandbox.
+// [CX rows]
 #pragma once
 
 #include <absl/status/status.h>

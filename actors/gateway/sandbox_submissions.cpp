@@ -118,7 +118,7 @@ std::optional<std::string_view> automatic_by(Entity self) {
   return found->second.scope() == openshell::sandbox::v1::SETTING_SCOPE_GLOBAL ? "gateway" : "sandbox";
 }
 
-/// Nothing about it wants a person: proven, unchanged, without a note, and for no name of this host (decision 36).
+/// Nothing about it wants a person: proven, unchanged, without a note, and for no name of this host.
 bool needs_nobody(const DraftChunkRecord& draft, const Evaluation& live) {
   const auto& rule = draft.chunk().proposed_rule();
   const bool alias = std::any_of(rule.endpoints().begin(), rule.endpoints().end(),

@@ -1,4 +1,4 @@
-// The current session of every sandbox, and the nudge. Pure: the caller gives the time and sends what comes out. [decision 33]
+// The current session of every sandbox, and the nudge. Pure: the caller gives the time and sends what comes out.
 #pragma once
 
 #include <absl/status/statusor.h>

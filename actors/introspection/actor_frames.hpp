@@ -1,5 +1,5 @@
 // The bytes of the relay `openshell.actors/1`: messages of proto/actors.proto behind their lengths, within bounds that both sides keep.
-// [decision 48, ACT-39]
+// [ACT-39]
 #pragma once
 
 #include <absl/status/statusor.h>

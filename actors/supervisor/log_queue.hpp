@@ -23,7 +23,7 @@ class LogQueue {
     wake_ = std::move(wake);
   }
 
-  /// `urgent`: sent at once with what is queued (a denial; decision 14).
+  /// `urgent`: sent at once with what is queued (a denial).
   void push(LogLine line, bool urgent) {
     std::function<void(bool)> wake;
     {

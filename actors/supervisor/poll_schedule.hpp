@@ -14,7 +14,7 @@ namespace openshell::supervisor {
 /// When to poll, and which nudges a poll answers. Pure; the caller has the clock.
 ///
 /// A nudge that comes while a poll is in flight is answered by the poll after it, since the one in flight may have been answered before the
-/// write. Any number of nudges makes one further poll. [decision 33]
+/// write. Any number of nudges makes one further poll.
 class PollSchedule {
  public:
   using Duration = std::chrono::milliseconds;

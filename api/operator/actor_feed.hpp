@@ -1,4 +1,4 @@
-// The actors of one supervisor and of its sandbox, as they come over its relay. [decision 48, ACT-39]
+// The actors of one supervisor and of its sandbox, as they come over its relay. [ACT-39]
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -1,5 +1,5 @@
 // Everything that is known of the actors of gateway, supervisors and sandboxes, at one place and under one number that grows. Pure: the
-// caller gives the time. [decisions 48, 49; ACT-37, ACT-39]
+// caller gives the time. [ACT-37, ACT-39]
 #pragma once
 
 #include <chrono>

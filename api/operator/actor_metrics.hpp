@@ -1,5 +1,5 @@
 // Actors as Prometheus metrics, summed by kind of process and kind of actor. No label holds an id, and nothing that a sandbox says of
-// itself is counted. [decision 49]
+// itself is counted.
 #pragma once
 
 #include <string>

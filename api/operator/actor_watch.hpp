@@ -1,4 +1,4 @@
-// Keeps the map of actors up to date while somebody looks at it, and asks nobody while nobody does. [decision 48, ACT-38, ACT-39]
+// Keeps the map of actors up to date while somebody looks at it, and asks nobody while nobody does. [ACT-38, ACT-39]
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

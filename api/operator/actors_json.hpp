@@ -1,4 +1,4 @@
-// The map as the operator interface gives it. [decision 49]
+// The map as the operator interface gives it.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // One denied request, followed by its id from the line that tells of it over the proposal to the decision of a person and the policy
-// revision that came of it. [decision 50, PP-15]
+// revision that came of it. [PP-15]
 #pragma once
 
 #include <functional>

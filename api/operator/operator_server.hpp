@@ -1,5 +1,5 @@
 // The operator interface of the gateway: read-only pages and data about the running process, on a Unix socket for whoever runs it and, if
-// wanted, on a loopback port for a browser; and the metrics port. Health and gRPC are elsewhere. [decision 49, ACT-37, ACT-40]
+// wanted, on a loopback port for a browser; and the metrics port. Health and gRPC are elsewhere. [ACT-37, ACT-40]
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -1,5 +1,5 @@
-// One exec between a caller and a supervisor: our messages over a claimed relay. Bytes go from stream to stream; nothing here is an actor.
-// [decision 30, decision 35]
+// One exec between a caller and a supervisor: our messages over a claimed relay. Bytes go from stream to stream; nothing here is an
+// actor.
 #pragma once
 
 #include <absl/status/status.h>

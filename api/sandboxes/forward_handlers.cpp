@@ -1,4 +1,4 @@
-// ForwardTcp: a user's byte stream to the SSH server of a sandbox, or to a port of its loopback. [decision 22]
+// ForwardTcp: a user's byte stream to the SSH server of a sandbox, or to a port of its loopback.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -1,5 +1,5 @@
 // The line beside the channel: opens of the workload, their decisions, and relay sockets (SCM_RIGHTS, unix(7)) over a Unix connection of
-// its own, so that no byte of a relay crosses the channel, and a connect waits for no HTTP/2. Source: IS-37, decision 27.
+// its own, so that no byte of a relay crosses the channel, and a connect waits for no HTTP/2. Source: IS-37.
 //
 // The connection is made to the channel's own socket and authenticated by the same mutual TLS, with kHandoverAlpn instead of h2. When the
 // handshake is over nothing more is encrypted: a connected Unix socket has two ends, and both have shown who they are.

@@ -35,7 +35,7 @@ struct ActorSources {
 
 /// One watcher at the gateway: after its `Watch`, whole snapshots as soon as something changed, at most one a second, and a sign of life
 /// every 10 s. A snapshot that the relay has not taken yet is followed by the newest only, so a slow reader costs one message and blocks
-/// nobody. Any thread. [decisions 48, 51; ACT-39]
+/// nobody. Any thread. [ACT-39]
 class ActorsRelay : public std::enable_shared_from_this<ActorsRelay> {
  public:
   struct Limits {

@@ -10,7 +10,7 @@
 namespace openshell::supervisor {
 
 /// Which denied opens make a line at the gateway: the first of each (host, port, program) at once, then one a second. All are counted in
-/// the summaries and stand in the supervisor's own log. Pure; one thread at a time. [decision 14]
+/// the summaries and stand in the supervisor's own log. Pure; one thread at a time.
 class DenialRate {
  public:
   static constexpr std::chrono::milliseconds kInterval{1'000};

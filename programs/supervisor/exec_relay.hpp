@@ -49,7 +49,7 @@ absl::Status check_start(const internal::exec::v1::Start& start);
 ///
 /// Credit: the gateway may have 262,144 bytes of stdin on the way; it gets back what the sandbox took or what was thrown away, so that
 /// control messages never wait behind stdin. Output is read only as fast as the relay takes it. A relay that ends before `exit` was sent is
-/// a cancel: the whole tree of the exec is ended. Silence ends nothing. [EX rows; decisions 30, 35]
+/// a cancel: the whole tree of the exec is ended. Silence ends nothing. [EX rows]
 class ExecRelay : public std::enable_shared_from_this<ExecRelay> {
  public:
   struct Limits {

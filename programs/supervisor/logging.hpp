@@ -22,7 +22,7 @@ struct LoggingOptions {
 void start_logging(const LoggingOptions& options, std::shared_ptr<LogQueue> queue);
 
 /// Writes events of the data plane in their order: a shorthand line each into the file, on standard error and to the gateway. A denied
-/// event is pushed at once and carries its `denial_id`. [LOG rows; decisions 14, 50]
+/// event is pushed at once and carries its `denial_id`. [LOG rows]
 void log_events(const std::vector<egress::ActivityEvent>& events);
 
 /// The line as it stands in the file, without its end.

@@ -1,4 +1,4 @@
-// A process in the sandbox that one client of this supervisor owns: opened, fed, read, resized, signalled, ended. [R-101, decision 30]
+// A process in the sandbox that one client of this supervisor owns: opened, fed, read, resized, signalled, ended.
 #pragma once
 
 #include <absl/functional/any_invocable.h>

@@ -1,4 +1,4 @@
-"""Private anonymous memory (Pss_Anon, decision 45) of the two processes of a sandbox, idle and with idle connections."""
+"""Private anonymous memory (Pss_Anon) of the two processes of a sandbox, idle and with idle connections."""
 
 import time
 

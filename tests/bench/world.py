@@ -40,7 +40,7 @@ def native(verb, **options):
 
 
 def pss_anonymous(pid):
-    """Private anonymous memory in MiB: what decision 45 counts."""
+    """Private anonymous memory in MiB."""
     text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
     return int(re.search(r"^Pss_Anon:\s+(\d+)", text, re.M).group(1)) / 1024
 

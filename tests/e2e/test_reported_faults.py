@@ -293,7 +293,7 @@ def answers_soon(client, name):
 
 
 def test_B31_a_sandbox_killed_while_the_gateway_was_down_is_noticed_and_put_back(alone):
-    """Decision 6: what was to run is started again by the gateway; in between nothing hangs and nothing is called Ready that is not there."""
+    """What was to run is started again by the gateway; in between nothing hangs and nothing is called Ready that is not there."""
     with alone.client() as client:
         made = create_ready(client, "phantom", spec=openshell_pb2.SandboxSpec(command=["sleep", "4730"]))
         client.exec("phantom", ["sh", "-c", "echo kept > /sandbox/note"], workspace=WORKSPACE)
@@ -328,7 +328,7 @@ def test_B31_a_killed_sandbox_can_be_deleted_at_once_after_the_gateway_is_back(a
         delete_gone(client, "gone")
 
 
-# ---- decision 6: a restart of the host
+# ---- a restart of the host
 
 
 def test_a_restart_of_the_host_puts_back_what_was_to_run_and_nothing_else(alone):

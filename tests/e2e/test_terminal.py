@@ -224,7 +224,7 @@ def test_the_older_form_with_the_name_as_a_flag(gateway, box):
     assert refused.returncode == 2 and b"-n NAME COMMAND" in refused.stderr
 
 
-# ---- M5, decision 30: gone within 5 s, children too
+# ---- M5: gone within 5 s, children too
 
 
 TREE = "trap '' TERM HUP INT; (setsid sleep {0} &) ; (trap '' TERM HUP; nohup sleep {0} >/dev/null 2>&1 &); echo ready; exec sleep {0}"

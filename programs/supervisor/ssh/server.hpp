@@ -1,5 +1,5 @@
 // The SSH server of a sandbox: for people and their tools (connect, editors, copy, forwards). It listens on a Unix socket of the supervisor
-// and nowhere else; every process that it starts is an exec of the sandbox's registry. [CX rows; decision 35]
+// and nowhere else; every process that it starts is an exec of the sandbox's registry. [CX rows]
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -59,7 +59,8 @@ double measure(std::size_t count, int seconds, bool reports, bool watched, std::
   caf::actor_system system{config};
   const auto dir = system.spawn(directory);
   std::vector<Worker> workers;
-  for (std::size_t i = 0; i < count; ++i) workers.push_back(system.spawn(worker, reports ? caf::actor_cast<Directory>(dir) : Directory{}, i));
+  for (std::size_t i = 0; i < count; ++i)
+    workers.push_back(system.spawn(worker, reports ? caf::actor_cast<Directory>(dir) : Directory{}, i));
   std::this_thread::sleep_for(2s);  // their first reports are over
   caf::scoped_actor asker{system};
   std::uint64_t seq = 0;

@@ -1,4 +1,4 @@
-// Decision 27, second carrier: the relay socket itself goes to the supervisor.
+// The relay socket itself goes to the supervisor.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>

@@ -20,7 +20,7 @@ const absl::StatusCode kCodes[] = {
     absl::StatusCode::kDataLoss,
 };
 
-/// As decision 52 has it; not asked of the code that is looked at.
+/// The codes after which trying again may help; not asked of the code that is looked at.
 bool may_succeed_later(absl::StatusCode code) {
   const auto known = std::find(std::begin(kCodes), std::end(kCodes), code);
   return known - std::begin(kCodes) < 8;

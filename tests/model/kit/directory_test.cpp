@@ -1,4 +1,4 @@
-// The directory in virtual time. [decision 51]
+// The directory in virtual time.
 #include "actors/introspection/directory.hpp"
 
 #include "actors/introspection/reporter.hpp"
