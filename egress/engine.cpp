@@ -211,12 +211,16 @@ void Engine::Impl::sweep_later() {
     core_->sweeping = false;
     if (error || core_->stopping || core_->relays.empty()) return;
     const auto now = std::chrono::steady_clock::now();
-    std::vector<std::shared_ptr<Relay>> late;
+    std::vector<std::shared_ptr<Relay>> late, silent;  // either may end a relay, and with it the set that is walked here
     for (const auto& relay : core_->relays) {
-      if (relay->deadline <= now) late.push_back(relay);
-      watch_client(relay);
+      if (relay->deadline <= now) {
+        late.push_back(relay);
+      } else if (relay->unwatched) {
+        silent.push_back(relay);
+      }
     }
     for (const auto& relay : late) relay->time_up();
+    for (const auto& relay : silent) watch_client(relay);
     sweep_later();
   });
 }
@@ -282,7 +286,10 @@ class Engine::Impl::Watched : public std::enable_shared_from_this<Watched> {
 
 void Engine::Impl::watch(int fd, absl::AnyInvocable<bool(int)> readable) {
   const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) return;  // nothing is read: the peer's opens end by their own deadline
+  if (copy < 0) {
+    ::shutdown(fd, SHUT_RDWR);  // its owner sees that, and connects again
+    return;
+  }
   ::fcntl(copy, F_SETFL, ::fcntl(copy, F_GETFL) | O_NONBLOCK);
   post([this, copy, readable = std::move(readable)]() mutable {
     const auto made = std::make_shared<Watched>(*core_->io, copy, std::move(readable));

@@ -96,7 +96,7 @@ class Engine {
   void reset_relays();
 
   /// Runs `readable` on the I/O thread whenever `fd`, of which it keeps a duplicate, may be read, and hands it that; until it returns
-  /// false. It must not block.
+  /// false. It must not block. Where no descriptor is left, `fd` is shut down.
   void watch(int fd, absl::AnyInvocable<bool(int fd)> readable);
 
   /// Makes a stream of a connected socket (`make_socket_stream`) and gives it over on the I/O thread, on which alone it may be used.

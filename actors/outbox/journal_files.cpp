@@ -119,7 +119,8 @@ absl::Status JournalFiles::rotate() {
     return absl::ResourceExhaustedError(fmt::format("the status journal is full: {} files", files_.size()));
   const auto name = name_of(next_seq_);
   if (auto status = disk_->create(name, journal_head(next_seq_)); !status.ok()) {
-    ++next_seq_;  // that name may exist by now
+    ++next_seq_;                // that name may exist by now
+    (void)disk_->remove(name);  // what was made of it is a stray to the next start
     return status;
   }
   files_.emplace(next_seq_, File{name, kJournalHeadBytes, next_seq_ - 1});

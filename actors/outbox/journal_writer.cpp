@@ -33,21 +33,11 @@ JournalWriter::behavior_type journal_writer(Self self, std::shared_ptr<JournalFi
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](append_atom, const StatusBatch& batch) -> caf::result<JournalWritten> {
         auto& state = self->state;
-        if (auto status = state.files->open(); !status.ok()) {
-          state.reporter.note_failed(status.ToString());
-          touch(self);
-          return to_error(status);
-        }
-        const auto before = state.files->replayed();
-        auto first = state.files->append(batch.statuses);
-        if (!first.ok()) {
-          state.reporter.note_failed(first.status().ToString());
-          touch(self);
-          return to_error(first.status());
-        }
-        state.reporter.note_handled();
+        const auto first = state.files->append(batch.statuses);  // opens the journal where nobody could yet
+        first.ok() ? state.reporter.note_handled() : state.reporter.note_failed(first.status().ToString());
         touch(self);
-        state.files->told();
+        if (!first.ok()) return to_error(first.status());
+        const auto before = state.files->take_replayed();
         return JournalWritten{*first, before.count, before.first, before.last};
       },
       [=](read_atom, std::uint64_t from) -> caf::result<JournalRead> {

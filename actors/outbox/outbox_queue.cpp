@@ -141,7 +141,8 @@ void OutboxQueue::read_back(std::vector<Numbered> statuses) {
     window_.push_back({std::move(status), ++pushes_, seq});
     if (on_disk_ > 0) --on_disk_;
   }
-  if (statuses.empty() || disk_first_ > disk_last_) on_disk_ = 0;
+  // One that was settled while it was read is counted twice: the count alone never ends the reading.
+  on_disk_ = statuses.empty() || disk_first_ > disk_last_ ? 0 : std::max<std::uint64_t>(on_disk_, 1);
   refill();
 }
 

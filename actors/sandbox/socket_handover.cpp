@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -31,6 +32,7 @@ struct SocketHandover::Line {
   explicit Line(isolation::FileDescriptor given) : fd{std::move(given)} {}
   const isolation::FileDescriptor fd;
   std::mutex sending;
+  std::unordered_set<std::uint64_t> announced;  // and undecided; under the mutex of its owner
 
   absl::Status send(LineKind kind, std::string_view ticket, std::string_view payload, int socket = -1) {
     const std::lock_guard lock{sending};
@@ -78,7 +80,7 @@ void SocketHandover::decided(const std::shared_ptr<Line>& line, const std::strin
   if (!open) return;
   {
     const std::lock_guard lock{mutex_};
-    if (announced_.erase(*open) == 0) return;  // over already
+    if (line->announced.erase(*open) == 0) return;  // over already
   }
   boundary::ProcessFrameDecoder frames;
   const bool good = frames.append(payload).ok();
@@ -106,8 +108,7 @@ void SocketHandover::broke(const std::shared_ptr<Line>& line) {
   {
     const std::lock_guard lock{mutex_};
     if (line_ == line) line_ = nullptr;
-    if (line_ != nullptr) return;  // the newer one's are its own
-    left.swap(announced_);
+    left.swap(line->announced);
   }
   for (const auto open : left) gate_.deny(open, boundary::OpenDecision::mediation_unavailable);
 }
@@ -128,23 +129,23 @@ bool SocketHandover::announce(std::uint64_t open, const boundary::NetworkConnect
     const std::lock_guard lock{mutex_};
     if (!line_ || !gate_.allow || boundary::line_is_busy(line_->fd.get())) return false;
     line = line_;
-    announced_.insert(open);
+    line->announced.insert(open);
   }
   const auto ticket = ticket_of(open);
   if (line->send(LineKind::open, ticket, boundary::encode_response(ticket, what)).ok()) return true;
   const std::lock_guard lock{mutex_};
   // Where the line broke meanwhile the open was refused with the others; else a call may carry it.
-  return announced_.erase(open) == 0;
+  return line->announced.erase(open) == 0;
 }
 
 bool SocketHandover::over(std::uint64_t open) {
   std::shared_ptr<Line> line;
   {
     const std::lock_guard lock{mutex_};
-    if (announced_.erase(open) == 0) return false;
+    if (!line_ || line_->announced.erase(open) == 0) return false;
     line = line_;
   }
-  if (line) line->send(LineKind::over, ticket_of(open), "open is over").IgnoreError();
+  line->send(LineKind::over, ticket_of(open), "open is over").IgnoreError();
   return true;
 }
 

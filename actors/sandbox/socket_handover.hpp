@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 
 #include "isolation/boundary/control.hpp"
 #include "isolation/file_descriptor.hpp"
@@ -48,9 +47,8 @@ class SocketHandover : public std::enable_shared_from_this<SocketHandover> {
   void broke(const std::shared_ptr<Line>& line);
 
   Gate gate_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // around line_ and what each line has announced
   std::shared_ptr<Line> line_;
-  std::unordered_set<std::uint64_t> announced_;  // on `line_`, undecided
 };
 
 }  // namespace openshell::sandbox

@@ -26,24 +26,7 @@ absl::Status bad(std::string text) { return absl::InvalidArgumentError(std::move
 
 char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 bool is_value_byte(unsigned char c) { return c == '\t' || (c >= 0x20 && c != 0x7f); }
-
-/// Splits at commas and trims; empty elements are kept, so that callers can refuse them.
-Values elements(std::string_view list) {
-  Values out;
-  while (true) {
-    const auto comma = list.find(',');
-    out.push_back(trim(list.substr(0, comma)));
-    if (comma == std::string_view::npos) return out;
-    list.remove_prefix(comma + 1);
-  }
-}
 
 absl::Status parse_fields(std::string_view rest, std::string_view what, Fields& fields) {
   while (!rest.starts_with("\r\n")) {
@@ -126,6 +109,22 @@ absl::Status parse_request_line(std::string_view line, RequestHead& head) {
 }
 
 }  // namespace
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+Values elements(std::string_view list) {
+  Values out;
+  while (true) {
+    const auto comma = list.find(',');
+    out.push_back(trim(list.substr(0, comma)));
+    if (comma == std::string_view::npos) return out;
+    list.remove_prefix(comma + 1);
+  }
+}
 
 bool is_token(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return kTokenBytes[static_cast<unsigned char>(c)]; });

@@ -28,6 +28,11 @@ struct Field {
 /// Values of one name, or elements of one list: few, as a rule.
 using Values = absl::InlinedVector<std::string_view, 4>;
 
+/// Without the blanks and tabs around it.
+[[nodiscard]] std::string_view trim(std::string_view text);
+/// Splits at commas and trims; empty elements are kept, so that callers can refuse them.
+[[nodiscard]] Values elements(std::string_view list);
+
 /// Header fields in their order; names compare without case.
 class Fields {
  public:

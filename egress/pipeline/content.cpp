@@ -63,18 +63,10 @@ policy::BodyHead body_head(const http::RequestHead& head) {
   return {all("content-type"), all("content-encoding")};
 }
 
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  return first == std::string_view::npos ? std::string_view{} : text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 bool accepts_event_stream(const http::Fields& fields) {
-  for (auto value : fields.values("accept")) {
-    while (!value.empty()) {
-      const auto comma = value.find(',');
-      const auto range = value.substr(0, comma);
-      if (http::equal_ignoring_case(trimmed(range.substr(0, range.find(';'))), "text/event-stream")) return true;
-      value = comma == std::string_view::npos ? std::string_view{} : value.substr(comma + 1);
+  for (const auto value : fields.values("accept")) {
+    for (const auto range : http::elements(value)) {
+      if (http::equal_ignoring_case(http::trim(range.substr(0, range.find(';'))), "text/event-stream")) return true;
     }
   }
   return false;
@@ -126,9 +118,9 @@ void list_name(std::string& list, std::string_view name) {
 }  // namespace
 
 std::optional<std::size_t> body_to_judge(const RequestContext& context) {
-  const bool has_body = context.framing.kind == http::Framing::Kind::kChunked || context.framing.length > 0;
+  if (context.framing.kind != http::Framing::Kind::kChunked && context.framing.length == 0) return std::nullopt;
   const auto* endpoint = content_endpoint(context);
-  if (!has_body || endpoint == nullptr || endpoint->body_limit == 0) return std::nullopt;
+  if (endpoint == nullptr || endpoint->body_limit == 0) return std::nullopt;
   return endpoint->body_limit;
 }
 
@@ -147,8 +139,11 @@ std::optional<RequestRefusal> read_content(RequestContext& context) {
 }
 
 RequestRefusal body_too_large(RequestContext& context, std::size_t limit) {
-  context.decision.endpoint = content_endpoint(context);
-  context.decision.protocol = context.decision.endpoint->protocol;
+  const auto* endpoint = content_endpoint(context);
+  if (endpoint == nullptr)
+    return malformed_request(absl::ResourceExhaustedError("request body exceeds its limit"));  // another policy by now
+  context.decision.endpoint = endpoint;
+  context.decision.protocol = endpoint->protocol;
   auto text = fmt::format("request body exceeds the endpoint's limit of {} bytes", limit);
   if (context.decision.protocol == Protocol::mcp) return refused_mcp(context, 400, "invalid_mcp_request", std::move(text));
   const std::string_view code = context.decision.protocol == Protocol::graphql ? "invalid_graphql_request" : "invalid_jsonrpc_request";

@@ -254,7 +254,8 @@ Task<ExchangeEnd> exchange(std::shared_ptr<Relay> relay, RequestContext& context
   relay->exchange = pin(context);
   relay->wait_at_most(relay->core.options.waits.response);
   relay->core.counters.bytes_up.fetch_add(context.body.size(), std::memory_order_relaxed);
-  std::string bytes = http::write_head(context.head) + context.body;
+  std::string bytes = http::write_head(context.head);
+  bytes += std::exchange(context.body, {});  // the response may last for long
   const auto sent = co_await upstream.stream.write(std::move(bytes));
   // Said while upstream works on it.
   log_allowed(context);

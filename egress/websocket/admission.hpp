@@ -40,8 +40,6 @@ class TextAdmission {
     next->open();
   }
 
-  [[nodiscard]] std::size_t active() const noexcept { return active_; }
-
  private:
   asio::io_context& io_;
   std::size_t active_ = 0;

@@ -23,27 +23,16 @@ std::string accept_of(std::string_view key) {
 
 /// The elements of all fields called `name`; one that is empty or no token spoils the list.
 bool tokens(const http::Fields& fields, std::string_view name, std::vector<std::string>& out) {
-  for (auto value : fields.values(name)) {
-    while (true) {
-      const auto comma = value.find(',');
-      auto element = value.substr(0, comma);
-      while (!element.empty() && (element.front() == ' ' || element.front() == '\t')) element.remove_prefix(1);
-      while (!element.empty() && (element.back() == ' ' || element.back() == '\t')) element.remove_suffix(1);
+  for (const auto value : fields.values(name)) {
+    for (const auto element : http::elements(value)) {
       if (!http::is_token(element)) return false;
       out.emplace_back(element);
-      if (comma == std::string_view::npos) break;
-      value.remove_prefix(comma + 1);
     }
   }
   return true;
 }
 
 }  // namespace
-
-bool is_attempt(const http::RequestHead& head) {
-  const auto& fields = head.fields;
-  return fields.lists("upgrade", "websocket") || fields.has("sec-websocket-key") || fields.has("sec-websocket-version");
-}
 
 bool is_upgrade(const http::RequestHead& head) {
   const auto key = head.fields.values("sec-websocket-key");

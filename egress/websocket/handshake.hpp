@@ -10,9 +10,6 @@
 
 namespace openshell::egress::websocket {
 
-/// The head asks for WebSocket, well-formed or not.
-bool is_attempt(const http::RequestHead& head);
-
 /// An opening handshake, every required field present and well-formed (section 4.2.1).
 bool is_upgrade(const http::RequestHead& head);
 

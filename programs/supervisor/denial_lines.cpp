@@ -1,6 +1,9 @@
 #include "programs/supervisor/denial_lines.hpp"
 
+#include <utility>
+
 #include "policy/diagnostic.hpp"
+#include "programs/supervisor/logging.hpp"
 
 namespace openshell::supervisor {
 
@@ -15,20 +18,26 @@ std::string without_queries(std::string_view line) {
     if (end == std::string_view::npos) break;
     line.remove_prefix(end);
   }
+  if (out.size() <= DenialLines::kMaxLineBytes) return out;
   const auto cut = policy::shorten(out, DenialLines::kMaxLineBytes);
-  return cut.size() == out.size() ? out : cut.substr(0, cut.size() - 3) + "...[truncated]";
+  return cut.substr(0, cut.size() - 3) + "...[truncated]";
 }
 
-void DenialLines::push(std::string line) {
-  line = without_queries(line);
+void DenialLines::push(egress::ActivityEvent event) {
+  if (event.at == egress::WallTime{}) event.at = std::chrono::system_clock::now();
   const std::lock_guard lock{mutex_};
-  lines_.push_front(std::move(line));
-  if (lines_.size() > kMaxLines) lines_.pop_back();
+  events_.push_front(std::move(event));
+  if (events_.size() > kMaxLines) events_.pop_back();
 }
 
 std::vector<std::string> DenialLines::newest(std::size_t count) const {
+  std::vector<std::string> out;
   const std::lock_guard lock{mutex_};
-  return {lines_.begin(), lines_.begin() + static_cast<std::ptrdiff_t>(std::min(count, lines_.size()))};
+  for (const auto& event : events_) {
+    if (out.size() == count) break;
+    out.push_back(without_queries(file_line(event)));
+  }
+  return out;
 }
 
 }  // namespace openshell::supervisor

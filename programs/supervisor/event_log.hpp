@@ -38,7 +38,7 @@ class EventLog {
   void run();
 
   Write write_;
-  std::mutex writing_;  // around write_; taken before mutex_
+  std::mutex writing_;  // around write_
   std::mutex mutex_;
   std::condition_variable wake_, room_;
   std::vector<egress::ActivityEvent> waiting_;

@@ -256,7 +256,7 @@ absl::Status HandoverLine::take(int fd, std::uint64_t connection, boundary::Line
     if (!*message) return absl::OkStatus();
     switch ((*message)->kind) {
       case boundary::LineKind::open:
-        take_open(connection, (*message)->ticket, (*message)->payload);
+        if (auto status = take_open(connection, (*message)->ticket, (*message)->payload); !status.ok()) return status;
         break;
       case boundary::LineKind::socket:
         take_socket(std::move((*message)->ticket), std::move((*message)->socket));
@@ -271,22 +271,24 @@ absl::Status HandoverLine::take(int fd, std::uint64_t connection, boundary::Line
   }
 }
 
-void HandoverLine::take_open(std::uint64_t connection, const std::string& ticket, const std::string& payload) {
+absl::Status HandoverLine::take_open(std::uint64_t connection, const std::string& ticket, const std::string& payload) {
   auto response = boundary::decode_response(payload);
   auto* open = response.ok() ? std::get_if<boundary::NetworkConnected>(&response->response) : nullptr;
   if (open == nullptr) {
     const auto frame = boundary::encode_process_frame(boundary::Channel::tcp_decision,
                                                       boundary::encode_open_decision(boundary::OpenDecision::mediation_unavailable));
     decide(connection, ticket, frame).IgnoreError();
-    return;
+    return absl::OkStatus();
   }
   auto call = std::make_shared<Call>(weak_from_this(), connection, ticket);
   {
     const std::lock_guard lock{mutex_};
-    if (socket_ < 0 || connection_ != connection) return;  // the runtime has refused it when the line broke
-    calls_.insert_or_assign(ticket, call);
+    if (socket_ < 0 || connection_ != connection) return absl::OkStatus();  // the runtime has refused it when the line broke
+    if (calls_.size() >= kMaxCalls || !calls_.emplace(ticket, call).second)
+      return absl::InvalidArgumentError("the sandbox opens a ticket twice, or more than it ends");
   }
   opened_(ticket, std::move(*open), std::move(call));
+  return absl::OkStatus();
 }
 
 void HandoverLine::take_socket(std::string ticket, isolation::FileDescriptor socket) {

@@ -38,6 +38,7 @@ class HandoverLine : public std::enable_shared_from_this<HandoverLine> {
 
   static constexpr std::chrono::seconds kHandshakeDeadline{5};
   static constexpr std::chrono::seconds kSocketDeadline{10};  ///< from the decision to the arrival of its socket
+  static constexpr std::size_t kMaxCalls = 2'048;             ///< opens without an end on one connection; the broker keeps 256 at most
   static constexpr std::chrono::milliseconds kFirstPause{100};
   static constexpr std::chrono::milliseconds kLongestPause{5'000};
 
@@ -73,7 +74,7 @@ class HandoverLine : public std::enable_shared_from_this<HandoverLine> {
   void wait_for_end(int fd);
   bool is_current(std::uint64_t connection);
   absl::Status take(int fd, std::uint64_t connection, boundary::LineDecoder& decoder);
-  void take_open(std::uint64_t connection, const std::string& ticket, const std::string& payload);
+  absl::Status take_open(std::uint64_t connection, const std::string& ticket, const std::string& payload);
   void take_socket(std::string ticket, isolation::FileDescriptor socket);
   std::shared_ptr<Call> end_call(const std::string& ticket);
   absl::Status decide(std::uint64_t connection, const std::string& ticket, const std::string& frame);

@@ -140,8 +140,8 @@ void PolicyLocal::propose(const egress::LocalRequest& request, const Done& done)
   v1::SubmitPolicyAnalysisRequest submission;
   submission.set_analysis_mode("agent_authored");
   for (auto& chunk : *chunks) *submission.add_proposed_chunks() = std::move(chunk);
-  auto proposed = submission.proposed_chunks();
-  gateway_.submit(std::move(submission), [done, proposed](absl::StatusOr<v1::SubmitPolicyAnalysisResponse> taken) {
+  const std::string name = submission.proposed_chunks_size() == 1 ? submission.proposed_chunks(0).rule_name() : "of several";
+  gateway_.submit(std::move(submission), [done, name](absl::StatusOr<v1::SubmitPolicyAnalysisResponse> taken) {
     if (!taken.ok()) {
       const bool away = absl::IsUnavailable(taken.status()) || absl::IsDeadlineExceeded(taken.status());
       return (*done)(away ? refuse(503, "gateway_unavailable", "the gateway can not be reached now; try again")
@@ -151,7 +151,7 @@ void PolicyLocal::propose(const egress::LocalRequest& request, const Done& done)
     for (const auto& reason : taken->rejection_reasons()) reasons.emplace_back(reason);
     for (const auto& id : taken->accepted_chunk_ids()) {
       ids.emplace_back(id);
-      audit("PROPOSED", id, proposed.size() == 1 ? proposed.at(0).rule_name() : "of several");
+      audit("PROPOSED", id, name);
     }
     (*done)(answer(json::object{{"status", "submitted"},
                                 {"accepted_chunks", taken->accepted_chunks()},

@@ -1,5 +1,4 @@
 #include "programs/supervisor/supervisor.hpp"
-#include "programs/supervisor/descriptor_budget.hpp"
 
 #include <spdlog/spdlog.h>
 #include <caf/all.hpp>
@@ -26,13 +25,17 @@
 #include "messages/status_error.hpp"
 #include "openshell.pb.h"
 #include "pki/certificate.hpp"
+#include "programs/supervisor/boundary_adapter.hpp"
 #include "programs/supervisor/boundary_client.hpp"
 #include "programs/supervisor/decision_log.hpp"
 #include "programs/supervisor/decision_relay.hpp"
 #include "programs/supervisor/denial_lines.hpp"
+#include "programs/supervisor/descriptor_budget.hpp"
 #include "programs/supervisor/dns_mediator.hpp"
+#include "programs/supervisor/egress_events.hpp"
 #include "programs/supervisor/egress_runtime.hpp"
 #include "programs/supervisor/event_log.hpp"
+#include "programs/supervisor/launch.hpp"
 #include "programs/supervisor/logging.hpp"
 #include "programs/supervisor/main_session.hpp"
 #include "programs/supervisor/network_acceptor.hpp"
@@ -53,8 +56,7 @@ constexpr const char* kDecisionService = "openshell.decisions/1";
 constexpr int kExitStartup = 1;
 constexpr int kExitOutage = 75;
 constexpr int kExitStopped = 143;
-constexpr auto kMainGrace = 5s;           // SIGTERM to main before the whole boundary is ended
-constexpr auto kTerminateDeadline = 60s;  // the runtime's own grace is inside
+constexpr auto kMainGrace = 5s;  // SIGTERM to main before the whole boundary is ended
 constexpr auto kFlush = 2s;
 constexpr std::chrono::milliseconds kFlushWithoutSession{200};
 constexpr auto kFirstExitRetry = 250ms;
@@ -83,153 +85,6 @@ std::string system_bundle() {
   }
   return {};
 }
-
-struct Launch {
-  boundary::Descriptor descriptor;
-  boundary::AuthBundle auth;
-};
-
-absl::StatusOr<Launch> load_launch(const Options& options) {
-  auto descriptor_text = boundary::read_launch_file(options.descriptor_file);
-  if (!descriptor_text.ok()) return descriptor_text.status();
-  auto descriptor = boundary::parse_descriptor(*descriptor_text);
-  if (!descriptor.ok()) return descriptor.status();
-  auto auth_text = boundary::read_launch_file(options.auth_bundle_file);
-  if (!auth_text.ok()) return auth_text.status();
-  auto auth = boundary::parse_auth_bundle(*auth_text);
-  if (!auth.ok()) return auth.status();
-  if (auto status = boundary::check_match(*descriptor, *auth); !status.ok()) return status;
-  if (descriptor->boundary_id != options.sandbox_id) return absl::InvalidArgumentError("the runtime descriptor is for another sandbox");
-  if (auto status = boundary::check_fence(descriptor->outer_fence, descriptor->generation); !status.ok()) return status;
-  return Launch{*std::move(descriptor), *std::move(auth)};
-}
-
-api::TokenPair to_tokens(const boundary::AuthBundle& auth) {
-  const auto at = [](std::uint64_t seconds) { return std::chrono::sys_seconds{std::chrono::seconds{static_cast<std::int64_t>(seconds)}}; };
-  return {{auth.gateway_token, at(auth.gateway_expires_at)},
-          {auth.sandbox_token, at(auth.sandbox_expires_at)},
-          auth.session_id,
-          auth.auth_epoch};
-}
-
-/// The boundary as the actors see it: environment publications with their own rising counter, and the end of everything.
-class BoundaryAdapter final : public BoundaryPort {
- public:
-  BoundaryAdapter(std::shared_ptr<BoundaryClient> client) : client_{std::move(client)} {}
-
-  void install(std::uint64_t revision, std::map<std::string, std::string> environment,
-               std::function<void(absl::StatusOr<bool>)> done) override {
-    attempt(revision, std::move(environment), std::move(done), kMaxAttempts);
-  }
-
-  void terminate(std::function<void(absl::Status)> done) override {
-    client_->stop_repairing();
-    client_->open_once(make_uuid(), boundary::TerminateBoundary{}, kTerminateDeadline,
-                       [done = std::move(done)](absl::StatusOr<Opened> answer) {
-                         done(answer.ok() ? result_as<boundary::BoundaryTerminated>(answer->response).status() : answer.status());
-                       });
-  }
-
- private:
-  static constexpr int kMaxAttempts = 3;
-
-  void attempt(std::uint64_t revision, std::map<std::string, std::string> environment, std::function<void(absl::StatusOr<bool>)> done,
-               int left) {
-    boundary::UpdateProviderEnvironment request{++generation_, revision, environment, {}};
-    client_->call(request, kCallDeadline, [this, revision, environment, done, left](absl::StatusOr<Opened> answer) {
-      if (!answer.ok()) return done(answer.status());
-      auto updated = result_as<boundary::ProviderEnvironmentUpdated>(answer->response);
-      if (!updated.ok()) return done(updated.status());
-      if (updated->applied || left <= 1) return done(updated->applied);
-      generation_ = std::max<std::uint64_t>(generation_, updated->generation);  // the runtime was ahead: go past it
-      attempt(revision, environment, done, left - 1);
-    });
-  }
-
-  const std::shared_ptr<BoundaryClient> client_;
-  std::atomic<std::uint64_t> generation_{0};
-};
-
-/// As openshell.v1.EndpointResult numbers them.
-int wire_result(egress::EndpointResult result) {
-  switch (result) {
-    case egress::EndpointResult::kHttpResponseReceived:
-      return v1::ENDPOINT_RESULT_HTTP_RESPONSE_RECEIVED;
-    case egress::EndpointResult::kPolicyDenied:
-      return v1::ENDPOINT_RESULT_POLICY_DENIED;
-    case egress::EndpointResult::kCredentialUnavailable:
-      return v1::ENDPOINT_RESULT_CREDENTIAL_UNAVAILABLE;
-    case egress::EndpointResult::kTlsFailed:
-      return v1::ENDPOINT_RESULT_TLS_FAILED;
-    case egress::EndpointResult::kTransportFailed:
-      return v1::ENDPOINT_RESULT_TRANSPORT_FAILED;
-    case egress::EndpointResult::kUpstreamRejected:
-      return v1::ENDPOINT_RESULT_UPSTREAM_REJECTED;
-  }
-  return v1::ENDPOINT_RESULT_UNSPECIFIED;
-}
-
-/// What the sandbox says of its actors: untrusted, shown and used for nothing.
-absl::StatusOr<ActorSources::Runtime> runtime_actors(const absl::StatusOr<Opened>& answer) {
-  auto result = answer.ok() ? result_as<boundary::Introspected>(answer->response) : absl::StatusOr<boundary::Introspected>{answer.status()};
-  if (!result.ok()) return result.status();
-  ActorSources::Runtime out;
-  out.left_out = result->left_out;
-  for (auto& one : result->actors) {
-    ActorSnapshot actor;
-    actor.id = std::move(one.id);
-    actor.parent = std::move(one.parent);
-    actor.kind = std::move(one.kind);
-    actor.summary = std::move(one.summary);
-    actor.mailbox = one.mailbox;
-    actor.waiting = one.waiting;
-    actor.handled = one.handled;
-    actor.failed = one.failed;
-    actor.restarts = one.restarts;
-    actor.oldest_ms = one.oldest_ms;
-    actor.last_error = std::move(one.last_error);
-    actor.rates = std::move(one.rates);
-    out.actors.push_back(std::move(actor));
-  }
-  return out;
-}
-
-/// What the engine emits: log lines into the event log, denials and results of endpoints into the queues of their actors.
-class EgressEvents final : public egress::EventSink {
- public:
-  EgressEvents(std::shared_ptr<EventLog> log, std::shared_ptr<DenialQueue> denials, std::shared_ptr<EndpointBox> endpoints,
-               std::shared_ptr<DenialLines> lines)
-      : log_{std::move(log)}, denials_{std::move(denials)}, endpoints_{std::move(endpoints)}, lines_{std::move(lines)} {}
-
-  void emit(egress::Event event) noexcept override {
-    try {
-      if (const auto* denial = std::get_if<egress::DenialEvent>(&event)) {
-        denials_->push({denial->id.str(),
-                        denial->host,
-                        denial->port.value,
-                        denial->binary,
-                        denial->ancestors,
-                        denial->reason,
-                        denial->stage,
-                        {},
-                        {},
-                        denial->at});
-      } else if (auto* activity = std::get_if<egress::ActivityEvent>(&event)) {
-        if (activity->disposition == egress::Disposition::kDenied) lines_->push(file_line(*activity));
-        log_->push(std::move(*activity));
-      } else if (const auto* seen = std::get_if<egress::EndpointObservation>(&event)) {
-        endpoints_->observe(seen->generation, {seen->policy, seen->endpoint_index}, wire_result(seen->result));
-      }
-    } catch (...) {  // out of memory for a log line: the line is lost, the traffic is not
-    }
-  }
-
- private:
-  const std::shared_ptr<EventLog> log_;
-  const std::shared_ptr<DenialQueue> denials_;
-  const std::shared_ptr<EndpointBox> endpoints_;
-  const std::shared_ptr<DenialLines> lines_;
-};
 
 /// The whole process: what outlives the actors, in the order in which it is made.
 class Process {

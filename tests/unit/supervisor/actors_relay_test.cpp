@@ -179,7 +179,8 @@ TEST_F(Relay, ACT_39_WithoutAChangeThereIsASignOfLife) {
 TEST_F(Relay, ACT_39_AStalledReaderGetsTheNewestOnly) {
   run();
   watch(false);
-  for (int i = 0; i < 10 && stream_->unsent() == 0; ++i) std::this_thread::sleep_for(10ms);
+  for (int i = 0; i < 300 && stream_->unsent() == 0; ++i) std::this_thread::sleep_for(10ms);
+  ASSERT_EQ(stream_->unsent(), 1U);
   for (int i = 1; i <= 1'000; ++i) handled_ = i;
   std::this_thread::sleep_for(200ms);
   EXPECT_EQ(stream_->unsent(), 1U);
@@ -187,6 +188,7 @@ TEST_F(Relay, ACT_39_AStalledReaderGetsTheNewestOnly) {
   ASSERT_TRUE(stream_->take());
   const auto next = stream_->take();
   ASSERT_TRUE(next);
+  ASSERT_EQ(next->snapshot().processes_size(), 2);
   EXPECT_EQ(next->snapshot().processes(0).actors(0).handled(), 1'000U);
 }
 

@@ -79,7 +79,7 @@ class FakePeer final : public ChannelPeer {
     note([&] { hold_ = true; });
   }
 
-  /// Waits until `what` holds, 10 s at most.
+  /// Waits until `what` holds, 30 s at most.
   bool wait(const std::function<bool(const FakePeer&)>& what) {
     std::unique_lock lock{mutex_};
     return changed_.wait_for(lock, std::chrono::seconds{30}, [&] { return what(*this); });
@@ -139,7 +139,7 @@ class FakeWorkload final : public SshWorkload {
 
   static constexpr std::uint16_t kClosedPort = 9;
 
-  /// A client hears of the success before the server asks for the process: so the caller says how many it waits for, for 5 s.
+  /// A client hears of the success before the server asks for the process: so the caller says how many it waits for, for 30 s.
   std::vector<ProcessRequest> requests(std::size_t at_least = 0) {
     std::unique_lock lock{mutex_};
     asked_.wait_for(lock, std::chrono::seconds{30}, [&] { return requests_.size() >= at_least; });
