@@ -100,7 +100,6 @@ RequestDecision Connection::request(const Request& request) const {
   out.endpoint = deciding_for(request.path);
   if (out.endpoint == nullptr) {
     out.reason = refusal_text(request, nullptr, false);
-    out.miss = nearest(request, nullptr);
     return out;
   }
   out.protocol = out.endpoint->protocol;
@@ -117,7 +116,6 @@ RequestDecision Connection::request(const Request& request) const {
   if (!denied && find_allowance(request, out)) return out;
   out.verdict = out.endpoint->enforcement == Enforcement::enforce ? Verdict::deny : Verdict::audit;
   out.reason = refusal_text(request, out.endpoint, denied);
-  if (!out.deny_rule) out.miss = nearest(request, out.endpoint);
   return out;
 }
 
@@ -160,8 +158,11 @@ bool Connection::find_allowance(const Request& request, RequestDecision& out) co
   return false;
 }
 
-Miss Connection::nearest(const Request& request, const Endpoint* deciding_endpoint) const {
+Miss Connection::miss_of(const Request& request, const RequestDecision& decision) const {
   Miss best;
+  const bool refused = decision.verdict == Verdict::deny || decision.verdict == Verdict::audit;
+  if (!allowed || inspection != Inspection::requests || !refused || decision.deny_rule) return best;
+  const Endpoint* deciding_endpoint = decision.endpoint;
   for (const Endpoint* endpoint : endpoints_) {
     if (!endpoint->inspects()) continue;
     if (!endpoint->covers_path(request.path)) {

@@ -1,6 +1,7 @@
 // Is a rule in effect already?
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "policy/matcher.hpp"
 #include "policy/merge_parts.hpp"
@@ -107,25 +108,19 @@ bool covers(const pb::SandboxPolicy& policy, const pb::NetworkPolicyRule& rule) 
 }
 
 bool expand_access(pb::NetworkEndpoint& endpoint) {
-  const auto access = endpoint.access();
-  if (access == pb::NETWORK_ACCESS_PRESET_UNSPECIFIED || endpoint.rules_size() > 0) return false;
+  if (endpoint.access() == pb::NETWORK_ACCESS_PRESET_UNSPECIFIED || endpoint.rules_size() > 0) return false;
+  const auto protocol = parse_protocol(endpoint.protocol()).value_or(Protocol::none);
+  const auto words = preset_words(endpoint, protocol);
   endpoint.set_access(pb::NETWORK_ACCESS_PRESET_UNSPECIFIED);
-  const bool read_only = access == pb::NETWORK_ACCESS_PRESET_READ_ONLY;
-  const bool full = access == pb::NETWORK_ACCESS_PRESET_FULL;
-  const auto protocol = parse_protocol(endpoint.protocol());
   if (protocol == Protocol::graphql) {
     // "*" is no operation type that may be stored: the three are written out.
-    static constexpr std::array<std::string_view, 3> kTypes{"query", "mutation", "subscription"};
-    const std::size_t count = read_only ? 1 : full ? 3 : 2;
-    for (std::size_t i = 0; i < count; ++i) endpoint.add_rules()->mutable_allow()->set_operation_type(std::string{kTypes.at(i)});
+    static constexpr std::array<std::string_view, 3> kEvery{"query", "mutation", "subscription"};
+    const bool every = !words.empty() && words.front() == "*";
+    for (const auto type : every ? std::span<const std::string_view>{kEvery} : words)
+      endpoint.add_rules()->mutable_allow()->set_operation_type(std::string{type});
     return true;
   }
-  const bool websocket = protocol == Protocol::websocket;
-  std::vector<std::string_view> methods{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH"};
-  if (websocket) methods = {"GET", "WEBSOCKET_TEXT"};
-  if (read_only) methods.resize(websocket ? 1 : 3);
-  if (full) methods = {"*"};
-  for (const auto method : methods) {
+  for (const auto method : words) {
     auto& allow = *endpoint.add_rules()->mutable_allow();
     allow.set_method(std::string{method});
     allow.set_path("**");

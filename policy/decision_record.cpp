@@ -2,6 +2,7 @@
 
 #include <absl/time/time.h>
 
+#include <algorithm>
 #include <array>
 
 #include "policy/parse.hpp"
@@ -70,6 +71,36 @@ void append_time(std::string& out, WallTime time) {
   out += 'Z';
 }
 
+/// A name longer than this may exceed kMaxKeyBytes when it is escaped, six bytes for one at most.
+constexpr std::size_t kMaxPlainNameBytes = 160;
+/// yaml-cpp takes no key of more than 1,024 bytes, quotes and escapes counted.
+constexpr std::size_t kMaxKeyBytes = 1'000;
+
+bool readable_name(const QueryParameter& parameter) {
+  if (parameter.first.size() <= kMaxPlainNameBytes) return true;
+  std::string key;
+  append_json_text(key, parameter.first);
+  return key.size() <= kMaxKeyBytes;
+}
+
+bool has_nul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
+
+bool readable(const GraphqlContent& content) {
+  return content.operations.size() <= kMaxQuestionItems &&
+         std::all_of(content.operations.begin(), content.operations.end(), [](const GraphqlOperation& operation) {
+           return operation.fields.size() <= kMaxQuestionItems && !has_nul(operation.name) && !has_nul(operation.persisted_hash) &&
+                  !has_nul(operation.persisted_id);
+         });
+}
+
+/// True where parse_record takes what is written of the request. A workload chooses these texts, and one record that is refused would end
+/// every replay.
+bool readable(const Request& request) {
+  if (request.query.size() > kMaxQuestionItems || !std::all_of(request.query.begin(), request.query.end(), readable_name)) return false;
+  if (request.graphql != nullptr && !readable(*request.graphql)) return false;
+  return request.jsonrpc == nullptr || !request.jsonrpc->method || !has_nul(*request.jsonrpc->method);
+}
+
 }  // namespace
 
 std::string show_record_time(WallTime time) {
@@ -88,7 +119,7 @@ absl::StatusOr<WallTime> parse_record_time(const std::string& text) {
 
 std::string record_line(WallTime time, std::uint64_t generation, std::string_view policy_hash, const Destination& destination,
                         const Request* request, Decision decision) {
-  if (request != nullptr && request->query.size() > kMaxQuestionItems) return {};
+  if (request != nullptr && !readable(*request)) return {};
   std::string out;
   out.reserve(512);
   out += "{\"time\":\"";

@@ -31,7 +31,8 @@ struct DecisionRecord {
   Decision decision = Decision::deny;
 };
 
-/// The line of one decision, values hashed, without a line end. Empty where it would be longer than kMaxRecordBytes.
+/// The line of one decision, values hashed, without a line end. Empty where parse_record would not take it: longer than kMaxRecordBytes, or
+/// a request with more items or longer names than a question can have.
 [[nodiscard]] std::string record_line(WallTime time, std::uint64_t generation, std::string_view policy_hash, const Destination& destination,
                                       const Request* request, Decision decision);
 

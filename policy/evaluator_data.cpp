@@ -7,6 +7,7 @@
 
 #include "policy/document.hpp"
 #include "policy/glob_tokens.hpp"
+#include "policy/rules.hpp"
 #include "policy/text.hpp"
 #include "sandbox.pb.h"
 
@@ -85,21 +86,11 @@ void allow(Document& rules, const std::string& method, const std::string& path, 
 }
 
 void preset(Document& rules, const pb::NetworkEndpoint& endpoint) {
-  const auto access = endpoint.access();
-  const bool full = access == pb::NETWORK_ACCESS_PRESET_FULL;
-  const bool write = access == pb::NETWORK_ACCESS_PRESET_READ_WRITE;
-  if (endpoint.protocol() == "graphql") {
-    if (full) return allow(rules, "", "", "", "*", "");
-    allow(rules, "", "", "", "query", "");
-    if (write) allow(rules, "", "", "", "mutation", "");
-    return;
+  const bool graphql = endpoint.protocol() == "graphql";
+  for (const auto one : preset_words(endpoint, parse_protocol(endpoint.protocol()).value_or(Protocol::none))) {
+    const std::string word{one};
+    graphql ? allow(rules, "", "", "", word, "") : allow(rules, word, "**", "", "", "");
   }
-  if (full) return allow(rules, "*", "**", "", "", "");
-  std::vector<std::string> methods{"GET", "HEAD", "OPTIONS"};
-  if (write) methods.insert(methods.end(), {"POST", "PUT", "PATCH"});
-  if (endpoint.protocol() == "websocket")
-    methods = write ? std::vector<std::string>{"GET", "WEBSOCKET_TEXT"} : std::vector<std::string>{"GET"};
-  for (const auto& method : methods) allow(rules, method, "**", "", "", "");
 }
 
 Document allow_rules(const pb::NetworkEndpoint& endpoint) {

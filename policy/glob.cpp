@@ -115,12 +115,12 @@ bool Glob::overlap(const Glob& a, const Glob& b) {
   if (a.matches_everything() || b.matches_everything()) return true;
   if (a.is_literal()) return b.matches(a.prefix_);
   if (b.is_literal()) return a.matches(b.prefix_);
+  const std::size_t common = std::min(a.prefix_.size(), b.prefix_.size());
+  if (std::string_view{a.prefix_}.substr(0, common) != std::string_view{b.prefix_}.substr(0, common)) return false;
   if (a.states_.empty() || b.states_.empty()) {
     Glob left = a, right = b;
     return !build_automaton(left).ok() || !build_automaton(right).ok() || overlap(left, right);
   }
-  const std::size_t common = std::min(a.prefix_.size(), b.prefix_.size());
-  if (std::string_view{a.prefix_}.substr(0, common) != std::string_view{b.prefix_}.substr(0, common)) return false;
   // Both automata at once: a pair of states is reachable when some text leads there.
   using Pair = std::pair<std::uint32_t, std::uint32_t>;
   absl::flat_hash_set<Pair> seen{{0, 0}};

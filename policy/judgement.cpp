@@ -16,17 +16,6 @@ void name_endpoint(Judgement& out, const Endpoint* endpoint) {
   out.handling = protocol.empty() ? "L4" : cat(protocol, ", ", endpoint->enforcement == Enforcement::enforce ? "enforce" : "audit");
 }
 
-Decision decision_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::allow:
-      return Decision::allow;
-    case Verdict::audit:
-      return Decision::audit;
-    default:
-      return Decision::deny;
-  }
-}
-
 }  // namespace
 
 std::string_view to_string(Decision decision) {
@@ -51,6 +40,17 @@ MatcherOptions options_for(bool relaxed) {
   MatcherOptions options;
   options.require_binary_identity = !relaxed;
   return options;
+}
+
+Decision decision_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::allow:
+      return Decision::allow;
+    case Verdict::audit:
+      return Decision::audit;
+    default:
+      return Decision::deny;
+  }
 }
 
 Judgement judge(const Matcher& matcher, const Question& question) {

@@ -15,6 +15,8 @@ enum class Decision : std::uint8_t { allow, audit, deny };
 [[nodiscard]] std::string_view to_string(Decision decision);
 /// nullopt: none of the three words.
 [[nodiscard]] std::optional<Decision> parse_decision(std::string_view word);
+/// What a verdict comes to: what is unsupported is refused.
+[[nodiscard]] Decision decision_of(Verdict verdict);
 
 struct Judgement {
   Decision decision = Decision::deny;

@@ -167,7 +167,6 @@ struct RequestDecision {
   int rule = -1;                            ///< Index in `rules` (allow; access presets count in their order) or `deny_rules`, -1: none.
   bool deny_rule = false;                   ///< `rule` is a deny rule.
   std::string reason;                       ///< Empty when allowed.
-  Miss miss;                                ///< Refused because no rule allows it; else empty.
 
   [[nodiscard]] bool forwards() const noexcept { return verdict == Verdict::allow || verdict == Verdict::audit; }
 };
@@ -195,6 +194,9 @@ class Connection {
   /// The same for a request that asks several things, `request` once with each of them (a JSON-RPC batch): the first refusal, else the last
   /// answer.
   [[nodiscard]] RequestDecision requests(Request request, std::span<const JsonRpcContent> contents) const;
+  /// Why nothing allows `request`, which got `decision`; empty where something allows it or a deny rule refused it. Looks at every rule
+  /// once more, so it is asked for by those who show it and not by those who relay.
+  [[nodiscard]] Miss miss_of(const Request& request, const RequestDecision& decision) const;
   /// The endpoint that decides a request with this path, before anything else of the request is looked at (its allow_encoded_slash is
   /// needed for that).
   [[nodiscard]] const Endpoint* deciding_for(std::string_view canonical_path) const;
@@ -212,7 +214,6 @@ class Connection {
   friend class Matcher;
   bool find_denial(const Request& request, RequestDecision& out) const;
   bool find_allowance(const Request& request, RequestDecision& out) const;
-  [[nodiscard]] Miss nearest(const Request& request, const Endpoint* deciding_endpoint) const;
   std::shared_ptr<const Matcher> matcher_;
   absl::InlinedVector<const Endpoint*, 6> endpoints_;
 };

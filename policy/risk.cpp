@@ -4,6 +4,7 @@
 #include <array>
 #include <compare>
 #include <set>
+#include <span>
 
 #include "policy/glob.hpp"
 #include "policy/rules.hpp"
@@ -16,7 +17,6 @@ namespace {
 using text::cat;
 
 constexpr std::array<std::string_view, 3> kReadMethods{"GET", "HEAD", "OPTIONS"};
-constexpr std::array<std::string_view, 6> kWriteMethods{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH"};
 constexpr std::array<std::string_view, 7> kAllMethods{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"};
 
 /// Programs whose traffic means nothing to somebody who reads HTTP. Every other one is taken for a program that speaks HTTP and can carry
@@ -47,20 +47,17 @@ void add(std::set<std::string>& into, auto list) {
   for (const auto one : list) into.emplace(one);
 }
 
-void preset_methods(pb::NetworkAccessPreset access, bool websocket, std::set<std::string>& out) {
-  if (access == pb::NETWORK_ACCESS_PRESET_FULL) {
-    add(out, kAllMethods);
-    if (websocket) out.emplace("WEBSOCKET_TEXT");
-  } else if (access == pb::NETWORK_ACCESS_PRESET_READ_WRITE) {
-    websocket ? add(out, std::array<std::string_view, 2>{"GET", "WEBSOCKET_TEXT"}) : add(out, kWriteMethods);
-  } else if (access == pb::NETWORK_ACCESS_PRESET_READ_ONLY) {
-    websocket ? add(out, std::array<std::string_view, 1>{"GET"}) : add(out, kReadMethods);
-  }
+void add_preset(std::set<std::string>& into, const pb::NetworkEndpoint& endpoint, Protocol protocol,
+                std::span<const std::string_view> every) {
+  for (const auto word : preset_words(endpoint, protocol)) word == "*" ? add(into, every) : add(into, std::array{upper(word)});
 }
 
 std::set<std::string> http_methods(const pb::NetworkEndpoint& endpoint, Protocol protocol) {
   std::set<std::string> out;
-  if (endpoint.rules_size() == 0) preset_methods(endpoint.access(), protocol == Protocol::websocket, out);
+  if (endpoint.rules_size() == 0) {
+    add_preset(out, endpoint, protocol, kAllMethods);
+    if (protocol == Protocol::websocket && endpoint.access() == pb::NETWORK_ACCESS_PRESET_FULL) out.emplace("WEBSOCKET_TEXT");
+  }
   for (const auto& rule : endpoint.rules()) {
     const auto& method = rule.allow().method();
     if (method == "*") add(out, kAllMethods);
@@ -73,11 +70,7 @@ std::set<std::string> http_methods(const pb::NetworkEndpoint& endpoint, Protocol
 std::set<std::string> graphql_operations(const pb::NetworkEndpoint& endpoint) {
   constexpr std::array<std::string_view, 3> kAll{"QUERY", "MUTATION", "SUBSCRIPTION"};
   std::set<std::string> out;
-  if (endpoint.rules_size() == 0) {
-    if (endpoint.access() == pb::NETWORK_ACCESS_PRESET_READ_ONLY) out.emplace("QUERY");
-    if (endpoint.access() == pb::NETWORK_ACCESS_PRESET_READ_WRITE) add(out, std::array<std::string_view, 2>{"QUERY", "MUTATION"});
-    if (endpoint.access() == pb::NETWORK_ACCESS_PRESET_FULL) add(out, kAll);
-  }
+  if (endpoint.rules_size() == 0) add_preset(out, endpoint, Protocol::graphql, kAll);
   for (const auto& rule : endpoint.rules()) {
     const auto type = upper(rule.allow().operation_type());
     if (type == "*") add(out, kAll);

@@ -77,24 +77,8 @@ absl::StatusOr<HttpRule> compile_http(const Source& source, int index, GlobKind 
   return rule;
 }
 
-void expand_preset(pb::NetworkAccessPreset access, Protocol protocol, HttpRules& rules) {
-  std::vector<std::string_view> methods;
-  const bool websocket = protocol == Protocol::websocket;
-  switch (access) {
-    case pb::NETWORK_ACCESS_PRESET_READ_ONLY:
-      methods = websocket ? std::vector<std::string_view>{"GET"} : std::vector<std::string_view>{"GET", "HEAD", "OPTIONS"};
-      break;
-    case pb::NETWORK_ACCESS_PRESET_READ_WRITE:
-      methods = websocket ? std::vector<std::string_view>{"GET", "WEBSOCKET_TEXT"}
-                          : std::vector<std::string_view>{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH"};
-      break;
-    case pb::NETWORK_ACCESS_PRESET_FULL:
-      methods = {"*"};
-      break;
-    default:
-      return;
-  }
-  for (const auto method : methods) {
+void expand_preset(const pb::NetworkEndpoint& endpoint, Protocol protocol, HttpRules& rules) {
+  for (const auto method : preset_words(endpoint, protocol)) {
     HttpRule rule;
     rule.index = static_cast<int>(rules.all().size());
     rule.any_method = method == "*";
@@ -113,7 +97,7 @@ absl::Status compile_http_rules(const pb::NetworkEndpoint& endpoint, RuleSet& se
     if (!rule.ok()) return rule.status();
     if (!allow.method().empty()) set.allow.add(*std::move(rule));  // without a method it allows no HTTP request
   }
-  if (endpoint.rules_size() == 0 && set.protocol != Protocol::graphql) expand_preset(endpoint.access(), set.protocol, set.allow);
+  if (endpoint.rules_size() == 0 && set.protocol != Protocol::graphql) expand_preset(endpoint, set.protocol, set.allow);
   for (int i = 0; i < endpoint.deny_rules_size(); ++i) {
     const auto& deny = endpoint.deny_rules(i);
     auto rule = compile_http(deny, i, kind, cat("deny_rules[", i, "]"));
@@ -295,6 +279,28 @@ absl::StatusOr<RuleSet> compile_rules(const pb::NetworkEndpoint& endpoint, Proto
   if (status.ok()) status = compile_operations(endpoint, set);
   if (!status.ok()) return status;
   return set;
+}
+
+std::span<const std::string_view> preset_words(const pb::NetworkEndpoint& endpoint, Protocol protocol) {
+  using Words = std::span<const std::string_view>;
+  static constexpr std::array<std::string_view, 1> kEvery{"*"};
+  // The first half of each reads.
+  static constexpr std::array<std::string_view, 6> kHttp{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH"};
+  static constexpr std::array<std::string_view, 2> kWebsocket{"GET", "WEBSOCKET_TEXT"};
+  static constexpr std::array<std::string_view, 2> kGraphql{"query", "mutation"};
+  const Words writing = protocol == Protocol::graphql     ? Words{kGraphql}
+                        : protocol == Protocol::websocket ? Words{kWebsocket}
+                                                          : Words{kHttp};
+  switch (endpoint.access()) {
+    case pb::NETWORK_ACCESS_PRESET_READ_ONLY:
+      return writing.first(writing.size() / 2);
+    case pb::NETWORK_ACCESS_PRESET_READ_WRITE:
+      return writing;
+    case pb::NETWORK_ACCESS_PRESET_FULL:
+      return kEvery;
+    default:
+      return {};
+  }
 }
 
 // Same bytes for the same handling: maps sorted, rules and what only says where the endpoint applies left out.

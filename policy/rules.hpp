@@ -5,7 +5,9 @@
 #include <absl/status/statusor.h>
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -126,6 +128,10 @@ absl::Status compile_calls(const pb::NetworkEndpoint& endpoint, RuleSet& out);
 /// glob, an operation with one of the fields. `call` has a method.
 [[nodiscard]] Field misfit(const CallRule& rule, Protocol protocol, const JsonRpcContent& call, bool deny);
 [[nodiscard]] Field misfit(const OperationRule& rule, const GraphqlOperation& operation, bool deny);
+
+/// What the endpoint's access preset stands for, in the order in which it becomes rules: methods, or operation types of graphql. `*`: every
+/// one. Empty: it has no preset.
+[[nodiscard]] std::span<const std::string_view> preset_words(const pb::NetworkEndpoint& endpoint, Protocol protocol);
 
 /// True where the endpoint judges WebSocket text as GraphQL.
 [[nodiscard]] bool has_graphql_policy(const pb::NetworkEndpoint& endpoint);

@@ -49,12 +49,8 @@ absl::StatusOr<OperationRule> compile_operation(const Source& source, int index,
   return rule;
 }
 
-void expand_preset(pb::NetworkAccessPreset access, std::vector<OperationRule>& rules) {
-  std::vector<std::string_view> types;
-  if (access == pb::NETWORK_ACCESS_PRESET_READ_ONLY) types = {"query"};
-  if (access == pb::NETWORK_ACCESS_PRESET_READ_WRITE) types = {"query", "mutation"};
-  if (access == pb::NETWORK_ACCESS_PRESET_FULL) types = {"*"};
-  for (const auto type : types) {
+void expand_preset(const pb::NetworkEndpoint& endpoint, std::vector<OperationRule>& rules) {
+  for (const auto type : preset_words(endpoint, Protocol::graphql)) {
     OperationRule rule;
     rule.index = static_cast<int>(rules.size());
     rule.any_type = type == "*";
@@ -131,7 +127,7 @@ absl::Status compile_operations(const pb::NetworkEndpoint& endpoint, RuleSet& ou
     if (!rule.ok()) return rule.status();
     out.allow_operations.push_back(*std::move(rule));
   }
-  if (endpoint.rules_size() == 0 && out.protocol == Protocol::graphql) expand_preset(endpoint.access(), out.allow_operations);
+  if (endpoint.rules_size() == 0 && out.protocol == Protocol::graphql) expand_preset(endpoint, out.allow_operations);
   for (int i = 0; i < endpoint.deny_rules_size(); ++i) {
     const auto& deny = endpoint.deny_rules(i);
     if (deny.operation_type().empty()) continue;

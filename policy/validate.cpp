@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <optional>
 
 #include "policy/glob.hpp"
 #include "policy/text.hpp"
@@ -127,22 +128,25 @@ void warn_of_bare_prefixes(const std::map<std::string_view, const pb::NetworkPol
     std::string_view key;
     int index = 0;
     const pb::NetworkEndpoint* endpoint = nullptr;
+    std::optional<Glob> paths{};  // that it inspects; compiled once, where a neighbour is asked about
   };
   std::map<std::string, std::vector<Place>> hosts;
   for (const auto& [key, rule] : rules) {
     for (int i = 0; i < rule->endpoints_size(); ++i) hosts[text::lower(rule->endpoints(i).host())].push_back({key, i, &rule->endpoints(i)});
   }
-  for (const auto& [host, places] : hosts) {
+  const auto is_prefix = [](const Place& place) { return place.endpoint->path().size() > 3 && place.endpoint->path().ends_with("/**"); };
+  for (auto& [host, places] : hosts) {
+    if (places.size() > kMaxPrefixNeighbours || std::none_of(places.begin(), places.end(), is_prefix)) continue;
+    for (auto& place : places) {
+      if (place.endpoint->protocol().empty()) continue;
+      if (auto glob = Glob::compile(place.endpoint->path(), GlobKind::path_encoded_slash); glob.ok()) place.paths = *std::move(glob);
+    }
     for (const auto& place : places) {
+      if (!is_prefix(place)) continue;
       const std::string& path = place.endpoint->path();
-      if (path.size() <= 3 || !path.ends_with("/**")) continue;
       const auto prefix = std::string_view{path}.substr(0, path.size() - 3);
-      const auto covers = [&](const Place& other) {
-        if (other.endpoint->protocol().empty()) return false;
-        const auto glob = Glob::compile(other.endpoint->path(), GlobKind::path_encoded_slash);
-        return glob.ok() && glob->matches(prefix);
-      };
-      if (places.size() > kMaxPrefixNeighbours || std::any_of(places.begin(), places.end(), covers)) continue;
+      const auto covers = [&](const Place& other) { return other.paths && other.paths->matches(prefix); };
+      if (std::any_of(places.begin(), places.end(), covers)) continue;
       const std::string loc = cat(place.key, ".endpoints[", place.index, "]");
       out.warning(cat("network_policies.", loc, ".path"),
                   cat(loc, ".path: '", shorten(path, 256), "' does not cover ", shorten(prefix, 256), " itself, nor does another endpoint"),

@@ -170,12 +170,27 @@ std::optional<RequestRefusal> refuse_upgrades(RequestContext& context) {
   return std::nullopt;
 }
 
+/// Tells the log what was asked, content and all: without it a replay could only refuse.
+void record_decision(const RequestContext& context, policy::Request asked) {
+  const Relay& relay = context.relay;
+  if (!relay.core.options.decisions) return;
+  const auto* content = context.content.get();
+  if (content != nullptr && content->graphql) asked.graphql = &*content->graphql;
+  if (content == nullptr || content->calls.empty()) return relay.record(asked, context.decision.verdict);
+  for (const auto& call : content->calls) {
+    asked.jsonrpc = &call;
+    const auto verdict = content->calls.size() == 1 ? context.decision.verdict : relay.connection.request(asked).verdict;
+    relay.record(asked, verdict);
+    if (verdict != policy::Verdict::allow) break;  // the rest of a batch was not asked
+  }
+}
+
 /// Method, path, query and content against the rules of the policy.
 std::optional<RequestRefusal> apply_rules(RequestContext& context) {
   Relay& relay = context.relay;
   const policy::Request asked{context.head.method, context.shown_path, context.query};
   context.decision = judge_request(relay.connection, asked, context.content.get());
-  if (inspected(context)) relay.record(asked, context.decision.verdict);
+  if (inspected(context)) record_decision(context, asked);
   if (context.decision.protocol == policy::Protocol::websocket && !context.websocket_upgrade) {
     return unsupported(context, "websocket endpoint requires a valid WebSocket upgrade request");
   }

@@ -4,26 +4,12 @@
 #include "policy/decision_record.hpp"
 
 namespace openshell::supervisor {
-namespace {
-
-policy::Decision decision_of(policy::Verdict verdict) {
-  switch (verdict) {
-    case policy::Verdict::allow:
-      return policy::Decision::allow;
-    case policy::Verdict::audit:
-      return policy::Decision::audit;
-    default:
-      return policy::Decision::deny;
-  }
-}
-
-}  // namespace
 
 void DecisionLog::decided(const egress::Generation& generation, const policy::Destination& destination, const policy::Request* request,
                           policy::Verdict verdict) noexcept {
   try {
     const auto now = now_();
-    auto line = policy::record_line(now, generation.number, generation.hash.str(), destination, request, decision_of(verdict));
+    auto line = policy::record_line(now, generation.number, generation.hash.str(), destination, request, policy::decision_of(verdict));
     auto kept = line.empty() ? nullptr : std::make_shared<const std::string>(std::move(line));
     const std::lock_guard lock{mutex_};
     if (kept == nullptr) {

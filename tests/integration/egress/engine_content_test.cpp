@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
+
+#include "egress/decisions.hpp"
+#include "policy/decision_record.hpp"
+#include "policy/replay.hpp"
 #include "tests/integration/egress/support.hpp"
 
 namespace openshell::egress::test {
@@ -297,6 +302,76 @@ TEST(EngineContent, UpgradesAreRefusedUnderAudit) {  // case 36a
     EXPECT_EQ(answer.status, 403) << protocol;
     EXPECT_THAT(answer.body, HasSubstr("unsupported_l7_protocol"));
     EXPECT_EQ(server.requests(), 0);
+  }
+}
+
+/// The judged requests as the supervisor keeps them.
+class Records final : public DecisionSink {
+ public:
+  void decided(const Generation&, const policy::Destination& destination, const policy::Request* request,
+               policy::Verdict verdict) noexcept override {
+    if (request == nullptr) return;
+    const std::lock_guard lock{mutex_};
+    lines_.push_back(policy::record_line({}, 1, "h", destination, request, policy::decision_of(verdict)));
+  }
+  [[nodiscard]] std::vector<policy::DecisionRecord> read() const {
+    const std::lock_guard lock{mutex_};
+    std::vector<policy::DecisionRecord> out;
+    for (const auto& line : lines_) {
+      auto record = policy::parse_record(line, "r");
+      EXPECT_TRUE(record.ok()) << record.status();
+      if (record.ok()) out.push_back(*std::move(record));
+    }
+    return out;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+std::vector<policy::Decision> decisions_of(const std::vector<policy::DecisionRecord>& records) {
+  std::vector<policy::Decision> out;
+  for (const auto& record : records) out.push_back(record.decision);
+  return out;
+}
+
+// What was recorded under a policy is answered by the same policy in the same way.
+TEST(EngineContent, ARecordHoldsTheContentThatWasJudged) {
+  using policy::Decision;
+  const std::string graphql = "protocol: graphql, enforcement: enforce, rules: [{allow: {operation_type: query}}]";
+  const std::string mcp =
+      "protocol: mcp, enforcement: enforce, rules: [{allow: {method: tools/list}}, {allow: {method: tools/call, tool: search}}]";
+  const std::string json_rpc = "protocol: json-rpc, rules: [{allow: {method: a}}, {allow: {method: c}}]";
+  const auto call = [](const std::string& tool) { return rpc("tools/call", R"({"name":")" + tool + R"("})"); };
+  struct Row {
+    std::string endpoint;
+    std::vector<std::string> bodies;
+    std::vector<Decision> decisions;
+  };
+  const std::vector<Row> rows{
+      {graphql, {R"({"query":"{ viewer }"})", R"({"query":"mutation { like }"})"}, {Decision::allow, Decision::deny}},
+      {mcp, {rpc("tools/list"), call("search"), call("delete")}, {Decision::allow, Decision::allow, Decision::deny}},
+      // A batch: one record a call, up to the first that is not allowed.
+      {json_rpc, {"[" + rpc("a") + "," + rpc("b") + "," + rpc("c") + "]", rpc("c")}, {Decision::allow, Decision::audit, Decision::allow}},
+  };
+  for (const auto& row : rows) {
+    const auto records = std::make_shared<Records>();
+    Server server;
+    World world{[&](EngineOptions& options) { options.decisions = records; }};
+    const auto yaml = policy(server.port(), row.endpoint);
+    world.publish(yaml);
+    Client client{world, server};
+    for (const auto& body : row.bodies) client.post(body, kVersion);
+    const auto kept = records->read();
+    EXPECT_EQ(decisions_of(kept), row.decisions) << row.endpoint;
+    const auto loaded = policy::load_policy("version: 1\nnetwork_policies:\n" + yaml);
+    ASSERT_TRUE(loaded.ok()) << loaded.diagnostics.render();
+    const auto candidate = policy::Replay::prepare(*loaded.policy, false);
+    ASSERT_TRUE(candidate.ok()) << candidate.status();
+    const auto report = policy::replay(*candidate, kept);
+    EXPECT_EQ(report.changed, 0U) << row.endpoint;
+    EXPECT_EQ(report.unresolved, 0U) << row.endpoint;
   }
 }
 

@@ -47,10 +47,17 @@ GraphqlOperation persisted(std::string hash, std::string id = "") {
   out.persisted_id = std::move(id);
   return out;
 }
-RequestDecision ask(const Connection& connection, std::vector<GraphqlOperation> operations, std::string error = "",
-                    std::string_view method = "POST") {
+struct Answer : RequestDecision {
+  Miss miss;
+};
+Answer answer_of(const Connection& connection, const Request& request) {
+  const auto decision = connection.request(request);
+  return {decision, connection.miss_of(request, decision)};
+}
+Answer ask(const Connection& connection, std::vector<GraphqlOperation> operations, std::string error = "",
+           std::string_view method = "POST") {
   const GraphqlContent content{std::move(operations), std::move(error)};
-  return connection.request({method, "/graphql", {}, &content});
+  return answer_of(connection, {method, "/graphql", {}, &content});
 }
 
 JsonRpcContent call(std::string method) {
@@ -67,8 +74,8 @@ JsonRpcContent mcp(std::string method, std::string tool = "", McpMethod kind = M
   }
   return out;
 }
-RequestDecision ask(const Connection& connection, const JsonRpcContent& content, std::string_view method = "POST") {
-  return connection.request({method, "/mcp", {}, nullptr, &content});
+Answer ask(const Connection& connection, const JsonRpcContent& content, std::string_view method = "POST") {
+  return answer_of(connection, {method, "/mcp", {}, nullptr, &content});
 }
 
 TEST(MatcherContent, L7_04_OperationTypeNameAndFields) {
@@ -91,6 +98,7 @@ TEST(MatcherContent, L7_04_OperationTypeNameAndFields) {
   const auto denied = ask(connection, {operation("query", {"userName", "userSecrets"}, "Get.It")});
   EXPECT_EQ(denied.verdict, Verdict::deny) << "one field is enough for a deny rule";
   EXPECT_TRUE(denied.deny_rule);
+  EXPECT_EQ(denied.miss.field, Field::none) << "refused by a rule, not for want of one";
   EXPECT_EQ(denied.rule, 0);
   EXPECT_EQ(denied.reason, "GraphQL operation blocked by endpoint policy");
 }
@@ -281,13 +289,14 @@ TEST(MatcherContent, WhatMissedIsSaid) {
       under({"protocol: rest, enforcement: enforce, path: '/v1/**', rules: [{allow: {method: GET, path: /v1/a}}, {allow: "
              "{method: POST, path: /v1/b, query: {tag: 'x*'}}}]"});
   const std::vector<QueryParameter> query{{"tag", "y"}};
-  const auto by_query = connection.request({"POST", "/v1/b", query});
+  const auto by_query = answer_of(connection, {"POST", "/v1/b", query});
   EXPECT_EQ(by_query.miss.field, Field::query);
   EXPECT_EQ(by_query.miss.name, "tag");
   EXPECT_EQ(by_query.miss.rule, 1);
-  EXPECT_EQ(connection.request({"POST", "/v1/a", {}}).miss.field, Field::path);
-  EXPECT_EQ(connection.request({"DELETE", "/v1/a", {}}).miss.field, Field::method);
-  EXPECT_EQ(connection.request({"GET", "/v2", {}}).miss.field, Field::endpoint_path);
+  EXPECT_EQ(answer_of(connection, {"POST", "/v1/a", {}}).miss.field, Field::path);
+  EXPECT_EQ(answer_of(connection, {"DELETE", "/v1/a", {}}).miss.field, Field::method);
+  EXPECT_EQ(answer_of(connection, {"GET", "/v2", {}}).miss.field, Field::endpoint_path);
+  EXPECT_EQ(answer_of(connection, {"GET", "/v1/a", {}}).miss.field, Field::none) << "allowed";
   const auto matcher =
       compile("version: 1\nnetwork_policies: {a: {endpoints: [{host: '*.x.test', ports: [80, 81]}], binaries: [/bin/a]}}\n");
   const auto ask_open = [&](std::string_view host, std::uint16_t port, std::string_view binary) {

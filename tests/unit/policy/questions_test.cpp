@@ -214,6 +214,39 @@ TEST(DecisionRecord, OneThatIsTooLargeIsNone) {
   EXPECT_EQ(line_of(question, Decision::deny), "");
 }
 
+// A workload chooses all of these; what parse_record refuses is not written, or it would end the replay of all other records.
+TEST(DecisionRecord, WhatCannotBeReadAgainIsNone) {
+  const auto written = [](const Question& question) {
+    const auto line = line_of(question, Decision::allow);
+    EXPECT_TRUE(line.empty() || parse_record(line, "r").ok()) << line;
+    return !line.empty();
+  };
+  EXPECT_TRUE(written(get("/", {{std::string(998, 'n'), "v"}})));  // 1,000 bytes with its quotes
+  EXPECT_FALSE(written(get("/", {{std::string(999, 'n'), "v"}})));
+  EXPECT_FALSE(written(get("/", {{"a", "v"}, {std::string(1'100, 'n'), "v"}})));
+  EXPECT_TRUE(written(get("/", {{std::string(160, '\x01'), "v"}}))) << "six bytes each";
+  EXPECT_FALSE(written(get("/", {{std::string(167, '\x01'), "v"}})));
+  EXPECT_TRUE(written(get("/", {{std::string("a\0b", 3), "v"}})));
+
+  const auto graphql = [&](std::size_t operations, std::size_t fields, const std::string& id = "i") {
+    auto question = get("/");
+    auto& content = question.request->graphql.emplace();
+    content.operations.resize(operations);
+    content.operations.front().type = "query";
+    content.operations.front().fields.assign(fields, "f");
+    content.operations.front().persisted_id = id;
+    return question;
+  };
+  EXPECT_TRUE(written(graphql(1, kMaxQuestionItems)));
+  EXPECT_FALSE(written(graphql(1, kMaxQuestionItems + 1)));
+  EXPECT_FALSE(written(graphql(kMaxQuestionItems + 1, 1)));
+  EXPECT_FALSE(written(graphql(1, 1, std::string("a\0b", 3))));
+
+  auto call = get("/");
+  call.request->jsonrpc = JsonRpcContent{std::string("a\0b", 3), {}, {}, McpMethod::none, false, false, {}};
+  EXPECT_FALSE(written(call));
+}
+
 TEST(DecisionRecord, AFaultySaysWhereAndWhat) {
   const auto why = [](std::string_view line) { return std::string{parse_record(line, "f:3").status().message()}; };
   EXPECT_THAT(why("{}"), HasSubstr("f:3: invalid record"));
