@@ -46,6 +46,8 @@ absl::Status check_completeness(std::string_view path, const WrittenRule& writte
   return absl::OkStatus();
 }
 
+constexpr std::string_view kAllScopes = "openshell:all";  // what a method without a rule asks for, and what stands for each other scope
+
 bool holds(const std::vector<std::string>& all, std::string_view one) { return std::find(all.begin(), all.end(), one) != all.end(); }
 
 absl::Status check_role(const MethodRule* rule, const Identity& who, const RolePolicy& roles) {
@@ -55,13 +57,6 @@ absl::Status check_role(const MethodRule* rule, const Identity& who, const RoleP
   if (required.empty() || holds(who.roles, required)) return absl::OkStatus();
   if (required == roles.user_role && !roles.admin_role.empty() && holds(who.roles, roles.admin_role)) return absl::OkStatus();
   return absl::PermissionDeniedError(cat("role '", required, "' required"));
-}
-
-absl::Status check_scope(const MethodRule* rule, const Identity& who) {
-  constexpr std::string_view kAll = "openshell:all";
-  const std::string_view required = rule == nullptr ? kAll : std::string_view{rule->scope};
-  if (required.empty() || holds(who.scopes, kAll) || holds(who.scopes, required)) return absl::OkStatus();
-  return absl::PermissionDeniedError(cat("scope '", required, "' required"));
 }
 
 absl::Status check_user(const MethodRule* rule, const Identity& who, const RolePolicy& roles, bool bearer_present) {
@@ -81,10 +76,15 @@ absl::Status check_user(const MethodRule* rule, const Identity& who, const RoleP
   }
   if (!roles.configured) return absl::OkStatus();
   if (auto status = check_role(rule, who, roles); !status.ok()) return status;
-  return roles.scopes ? check_scope(rule, who) : absl::OkStatus();
+  return roles.scopes ? check_scope(rule == nullptr ? kAllScopes : std::string_view{rule->scope}, who) : absl::OkStatus();
 }
 
 }  // namespace
+
+absl::Status check_scope(std::string_view required, const Identity& who) {
+  if (required.empty() || holds(who.scopes, kAllScopes) || holds(who.scopes, required)) return absl::OkStatus();
+  return absl::PermissionDeniedError(cat("scope '", required, "' required"));
+}
 
 absl::StatusOr<MethodRule> check_rule(std::string_view path, const WrittenRule& written) {
   const auto mode = std::find_if(kModes.begin(), kModes.end(), [&](const ModeName& known) { return known.name == written.auth_mode; });

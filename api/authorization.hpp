@@ -59,6 +59,8 @@ class AuthorizationTable {
   std::map<std::string, MethodRule, std::less<>> rules_;
 };
 
+/// PERMISSION_DENIED `scope '<required>' required` where the caller has neither this scope nor the one for all. Empty: none is asked for.
+absl::Status check_scope(std::string_view required, const Identity& who);
 /// May this principal call a method with this rule (null: unknown method)? `bearer_present`: the request carried an authorization header.
 /// Texts and codes are those the interface promises.
 absl::Status authorize(const MethodRule* rule, const Principal& principal, const RolePolicy& roles, bool bearer_present);

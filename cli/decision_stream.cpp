@@ -7,6 +7,7 @@
 
 #include "cli/ssh/byte_forward.hpp"
 #include "openshell.pb.h"
+#include "policy/decision_service.hpp"
 
 namespace openshell::cli {
 namespace {
@@ -76,7 +77,7 @@ absl::StatusOr<Decisions> fetch_decisions(Context& context, const std::string& s
   v1::TcpForwardInit init;
   init.set_sandbox(sandbox);
   init.set_workspace(context.flags().workspace);
-  init.set_service_id(kDecisionService);
+  init.set_service_id(policy::kDecisionService);
   init.mutable_ssh();
   const std::shared_ptr<ByteForward> forward = (*client)->open_forward(init);
   json::object request{{"limit", filter.limit}};

@@ -14,9 +14,6 @@
 
 namespace openshell::cli {
 
-/// The reserved service by which a supervisor gives its records.
-inline constexpr const char* kDecisionService = "openshell.decisions/1";
-
 /// Lines that a file or a stream may have besides records, in bytes all together.
 inline constexpr std::size_t kMaxDecisionBytes = 64UL * 1024 * 1024;
 

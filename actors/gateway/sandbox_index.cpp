@@ -42,7 +42,8 @@ SandboxEntity adopt(Self self, std::shared_ptr<const StoredSandbox> initial, boo
   if (stored) {
     entry.shown = std::make_shared<const pb::Sandbox>(initial->record.sandbox());
     s.order.insert(order_of(*entry.shown));
-    self->send(s.bus, changed_atom::value, meta.id(), entry.shown);  // whoever finds it here can watch it there at once
+    self->send(s.bus, changed_atom::value, meta.id(),
+               entry.shown);  // whoever finds it here can watch it there at once, before the first change
   }
   return entity;
 }
@@ -205,9 +206,6 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
       [=](load_atom, const std::shared_ptr<const StoredSandboxes>& all) -> Outcome {
         for (const auto& one : all->sandboxes) {
           auto entity = adopt(self, std::make_shared<const StoredSandbox>(one), true);
-          // Whoever watched before the gateway ended comes back before the first change: the bus has to know already.
-          const auto& id = one.record.sandbox().metadata().id();
-          self->send(self->state.bus, changed_atom::value, id, self->state.by_id[id].shown);
           self->send(entity, recover_atom::value);
         }
         touch(self);

@@ -112,10 +112,11 @@ void change_set(Entity self, std::vector<std::string> names, bool changed, const
         commit(self, std::move(change), [=](const absl::Status& status) {
           if (!refused->ok()) return failed(*refused);
           if (!status.ok()) return failed(api::from_storage(operation, status));
+          // Reads that began before are not taken any more. Nor is this set the last word: of a change to a provider that was not attached
+          // until now, nothing reached us.
+          forget_providers(self);
           self->state.attached = *attached;
-          self->state.attached_known = true;
           self->state.provider_missing = false;
-          self->state.config.reset();
           respond(self->state.record.sandbox(), receipt.receipt());
         });
       });
@@ -296,8 +297,7 @@ void provider_status(Entity self, const Ask<pb::GetSandboxProviderStatusRequest>
 }
 
 void update_receipt(Entity self, const ProviderUpdated& updated, Answer<pb::ProviderMutationReceipt> answer) {
-  self->state.attached_known = false;  // the note that the provider changed may still be on its way
-  self->state.config.reset();
+  forget_providers(self);  // the note that the provider changed may still be on its way
   with_providers(self, [=](const absl::Status& known) {
     if (!known.ok()) return answer(api::from_storage("update provider", known));
     if (find(self->state.attached, updated.provider) == nullptr) return answer(absl::NotFoundError("provider is not attached"));

@@ -128,36 +128,39 @@ bool needs_nobody(const DraftChunkRecord& draft, const Evaluation& live) {
 }
 
 void approve_by_itself(Entity self, std::vector<std::string> ids, std::function<void()> then) {
-  const auto by = automatic_by(self);
-  if (!by || has_global_policy(self)) return then();
-  while (!ids.empty()) {
-    const auto found = self->state.drafts.find(ids.back());
-    ids.pop_back();
-    if (found == self->state.drafts.end()) continue;
-    auto draft = found->second;
-    const auto live = evaluated(self, draft);
-    if (!needs_nobody(draft, live)) continue;
-    approve(draft, applied_name(base_policy(self), live.candidate), self->state.deps->now());
-    const auto next = [=] { approve_by_itself(self, ids, then); };
-    const auto id = draft.chunk().id();
-    return decide<pb::ApproveDraftChunkResponse>(
-        self, live.candidate.base, {std::move(draft)}, "approve draft by itself",
-        [=, source = *by](const StagedPolicy& staged) {
-          log::info("auto-approved: no new prover findings", {{"chunk", id},
-                                                              {"sandbox", self->state.record.sandbox().metadata().id()},
-                                                              {"resolved_from", std::string{source}},
-                                                              {"prover_delta", "empty"},
-                                                              {"policy_version", std::to_string(staged.version)},
-                                                              {"policy_hash", staged.hash}});
-          next();
-        },
-        [=](const absl::StatusOr<pb::ApproveDraftChunkResponse>& failed) {
-          log::warning("a proposal could not be approved by itself",
-                       {{"chunk", id}, {"why", std::string{to_std(failed.status().message())}}});
-          next();
-        });
-  }
-  then();
+  // Whoever wrote before this waited: the providers may have changed meanwhile.
+  with_providers(self, [=, ids = std::move(ids)](const absl::Status& known) mutable {
+    const auto by = automatic_by(self);
+    if (!known.ok() || !by || has_global_policy(self)) return then();
+    while (!ids.empty()) {
+      const auto found = self->state.drafts.find(ids.back());
+      ids.pop_back();
+      if (found == self->state.drafts.end()) continue;
+      auto draft = found->second;
+      const auto live = evaluated(self, draft);
+      if (!needs_nobody(draft, live)) continue;
+      approve(draft, applied_name(base_policy(self), live.candidate), self->state.deps->now());
+      const auto next = [=] { approve_by_itself(self, ids, then); };
+      const auto id = draft.chunk().id();
+      return decide<pb::ApproveDraftChunkResponse>(
+          self, live.candidate.base, {std::move(draft)}, "approve draft by itself",
+          [=, source = *by](const StagedPolicy& staged) {
+            log::info("auto-approved: no new prover findings", {{"chunk", id},
+                                                                {"sandbox", self->state.record.sandbox().metadata().id()},
+                                                                {"resolved_from", std::string{source}},
+                                                                {"prover_delta", "empty"},
+                                                                {"policy_version", std::to_string(staged.version)},
+                                                                {"policy_hash", staged.hash}});
+            next();
+          },
+          [=](const absl::StatusOr<pb::ApproveDraftChunkResponse>& failed) {
+            log::warning("a proposal could not be approved by itself",
+                         {{"chunk", id}, {"why", std::string{to_std(failed.status().message())}}});
+            next();
+          });
+    }
+    then();
+  });
 }
 
 }  // namespace

@@ -59,10 +59,7 @@ ShownProcess* ActorMap::ensure(const std::string& id, ProcessKind kind, const st
     }
     return &process;
   }
-  if (processes_.size() >= kMaxMapProcesses) {
-    ++left_out_;
-    return nullptr;
-  }
+  if (processes_.size() >= kMaxMapProcesses) return nullptr;
   auto& process = processes_[id];
   process.id = id;
   process.kind = kind;

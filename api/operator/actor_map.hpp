@@ -15,7 +15,7 @@
 
 namespace openshell::api {
 
-inline constexpr std::size_t kMaxMapProcesses = 8'192;          ///< two for each sandbox; more are left out and counted
+inline constexpr std::size_t kMaxMapProcesses = 8'192;          ///< two for each sandbox; more are left out
 inline constexpr std::chrono::seconds kProcessStale{15};        ///< without a sign of life the pages show it as stale
 inline constexpr std::chrono::seconds kProcessForgotten{60};    ///< after the end of its session its entry stays so long
 inline constexpr std::chrono::milliseconds kRatesValid{2'500};  ///< an actor with traffic reports every second
@@ -57,7 +57,6 @@ class ActorMap {
 
   [[nodiscard]] std::uint64_t seq() const { return seq_; }
   [[nodiscard]] const std::map<std::string, ShownProcess>& processes() const { return processes_; }
-  [[nodiscard]] std::uint64_t left_out() const { return left_out_; }
   /// By kind of process and kind of actor.
   [[nodiscard]] const std::map<std::pair<ProcessKind, std::string>, RetiredCounts>& retired() const { return retired_; }
 
@@ -90,7 +89,6 @@ class ActorMap {
   std::deque<Gone> gone_;
   std::uint64_t forgotten_before_ = 0;
   std::uint64_t seq_ = 0;
-  std::uint64_t left_out_ = 0;
 };
 
 }  // namespace openshell::api

@@ -64,8 +64,8 @@ void ActorWatch::stop() {
 
 void ActorWatch::when_known(std::function<void()> then) {
   waiters_.push_back({now() + times_.first, std::move(then)});
+  if (!running_) return start();
   timer_.expires_after(std::chrono::milliseconds{0});  // look at once, and soon again
-  start();
   timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& failed) {
     if (const auto self = weak.lock(); self && !failed) self->tick();
   });
@@ -92,10 +92,11 @@ void ActorWatch::tick() {
   });
 }
 
+/// Two questions may be on their way at once, and the directory's number never falls: what is not newer is the older answer.
 void ActorWatch::take_own(absl::StatusOr<ActorChanges> changes) {
   if (!changes.ok()) return;
   auto* process = map_.ensure(gateway_entry_, ProcessKind::gateway, {}, now());
-  if (process == nullptr || (changes->seq == own_seq_ && !changes->whole)) return;
+  if (process == nullptr || changes->seq <= own_seq_) return;
   own_seq_ = changes->seq;
   map_.apply(*process, *changes, now());
 }
@@ -162,7 +163,7 @@ void ActorWatch::opened(const std::string& id, const std::string& session, absl:
   const auto it = supervisors_.find(id);
   if (it == supervisors_.end() || it->second.session != session || !running_) {
     if (relay.ok()) (*relay)->abort(absl::CancelledError("no watcher"));
-    if (it != supervisors_.end()) it->second.opening = false;
+    if (it != supervisors_.end() && it->second.session == session) it->second.opening = false;
     return open_more();
   }
   auto& supervisor = it->second;

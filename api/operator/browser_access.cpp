@@ -1,5 +1,6 @@
 #include "api/operator/browser_access.hpp"
 
+#include <absl/strings/escaping.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
@@ -12,19 +13,6 @@ namespace openshell::api {
 namespace {
 
 constexpr std::string_view kCookie = "openshell_operator";
-
-std::string base64url(std::string_view bytes) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  std::string out;
-  std::uint32_t held = 0;
-  int bits = 0;
-  for (const char c : bytes) {
-    held = (held << 8) | static_cast<unsigned char>(c);
-    for (bits += 8; bits >= 6; bits -= 6) out += kDigits[(held >> (bits - 6)) & 63U];
-  }
-  if (bits > 0) out += kDigits[(held << (6 - bits)) & 63U];
-  return out;
-}
 
 }  // namespace
 
@@ -42,7 +30,7 @@ BrowserAccess::Digest BrowserAccess::digest_of(std::string_view text) {
 }
 
 std::string BrowserAccess::make_token(Time now) {
-  auto token = base64url(random_());
+  std::string token = absl::WebSafeBase64Escape(to_absl(random_()));
   tokens_.push_back({digest_of(token), now + kTokenLife});
   if (tokens_.size() > kMaxTokens) tokens_.pop_front();
   return token;
@@ -66,7 +54,7 @@ std::optional<std::string> BrowserAccess::login(std::string_view token, Time now
     return std::nullopt;
   }
   tokens_.erase(found);
-  auto cookie = base64url(random_());
+  std::string cookie = absl::WebSafeBase64Escape(to_absl(random_()));
   cookies_.push_back({digest_of(cookie), now + kCookieLife});
   if (cookies_.size() > kMaxCookies) cookies_.pop_front();
   return cookie;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "actors/gateway/times.hpp"
 #include "actors/introspection/shown_text.hpp"
 #include "observability/text.hpp"
 #include "openshell.pb.h"
@@ -20,8 +21,6 @@ namespace json = boost::json;
 constexpr std::size_t kMaxLineShown = 1'024;    // bytes of a line
 constexpr std::int64_t kSameCommitMs = 2'000;   // an approval and its revision are stored together
 constexpr std::int64_t kSummaryDueMs = 30'000;  // summaries are sent every 10 s
-
-std::int64_t millis_of(const google::protobuf::Timestamp& time) { return time.seconds() * 1'000 + time.nanos() / 1'000'000; }
 
 std::int64_t wall_clock() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -99,7 +98,7 @@ const v1::SandboxPolicyRevision* revision_of(const v1::ListSandboxPoliciesRespon
   const v1::SandboxPolicyRevision* best = nullptr;
   std::int64_t distance = kSameCommitMs + 1;
   for (const auto& revision : revisions.revisions()) {
-    const auto apart = std::abs(millis_of(revision.created_time()) - decided);
+    const auto apart = std::abs(gateway::to_millis(revision.created_time()) - decided);
     if (apart >= distance) continue;
     distance = apart;
     best = &revision;
@@ -193,7 +192,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
   }
 
   void proposed(const v1::PolicyChunk& chunk, bool by_id) {
-    Step proposal{"proposal", "done", "A rule that would allow it was proposed", {}, millis_of(chunk.created_time()), {}};
+    Step proposal{"proposal", "done", "A rule that would allow it was proposed", {}, gateway::to_millis(chunk.created_time()), {}};
     proposal.text = shown_text(
         cat("rule ", chunk.rule_name(),
             by_id ? ", which names this request" : ", found by program, host and port: the request was folded into earlier ones"));
@@ -202,7 +201,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
     proposal.facts["confidence"] = cat(std::lround(static_cast<double>(chunk.confidence()) * 100), " %");
     steps_.push_back(std::move(proposal));
     const auto name = sandbox_.substr(sandbox_.find('/') + 1);
-    const auto decided = millis_of(chunk.decided_time());
+    const auto decided = gateway::to_millis(chunk.decided_time());
     if (chunk.status() == "pending") {
       steps_.push_back({"person",
                         "waiting",
@@ -214,7 +213,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
     }
     Step person{"person",
                 chunk.status() == "approved" ? "done" : "refused",
-                cat("A person ", chunk.status() == "approved" ? "approved it" : "rejected it"),
+                cat("It was ", chunk.status() == "approved" ? "approved" : "rejected"),
                 shown_text(chunk.rejection_reason()),
                 decided,
                 {}};
@@ -236,7 +235,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
                                                                 : "waiting",
                 cat("Policy revision ", revision.version()),
                 {},
-                millis_of(revision.has_loaded_time() ? revision.loaded_time() : revision.created_time()),
+                gateway::to_millis(revision.has_loaded_time() ? revision.loaded_time() : revision.created_time()),
                 {}};
     policy.text =
         cat(status_word(revision.status()), revision.status() == v1::POLICY_STATUS_LOADED ? ": the supervisor decides by it" : "");

@@ -201,7 +201,10 @@ class AsioServer final : public OperatorServer {
       }
       typename Protocol::socket socket{io_};
       socket.assign(listener.acceptor.local_endpoint(error).protocol(), fd, error);
-      if (error) continue;
+      if (error) {
+        ::close(fd);  // nobody took it
+        continue;
+      }
       ++listener.connections;
       asio::co_spawn(io_, serve<Protocol>(std::move(socket), listener), [&listener](const std::exception_ptr&) {
         --listener.connections;

@@ -6,11 +6,13 @@
 #include "actors/gateway/identity_table.hpp"
 #include "actors/gateway/relay_pipe.hpp"
 #include "actors/gateway/ssh_session_rows.hpp"
+#include "api/authorization.hpp"
 #include "api/sandboxes/plane.hpp"
 #include "api/sandboxes/ssh_sessions.hpp"
 #include "datamodel.pb.h"
 #include "egress/loopback_target.hpp"
 #include "observability/log.hpp"
+#include "policy/decision_service.hpp"
 
 namespace openshell::api {
 namespace {
@@ -18,18 +20,15 @@ namespace {
 constexpr std::size_t kForwardChunk = 65'536;  ///< bytes of one frame towards a client
 constexpr std::size_t kMaxServiceId = 1'024;   ///< bytes of the free text in the logs
 constexpr std::string_view kReserved = "openshell.";
-constexpr std::string_view kDecisions = "openshell.decisions/1";  ///< decision records of the supervisor: the one reserved id for clients
 constexpr std::string_view kReadConfig = "config:read";
 constexpr const char* kHalfClose = "openshell-half-close";
 
 /// What a policy decided tells what it holds. Scopes limit only callers that have some: ForwardTcp asks for one of its own where they
 /// count.
-bool may_read_config(const Principal& principal) {
+absl::Status may_read_config(const Principal& principal) {
   const auto* user = std::get_if<User>(&principal);
-  if (user == nullptr) return false;
-  const auto& scopes = user->identity.scopes;
-  const auto holds = [&](std::string_view scope) { return std::find(scopes.begin(), scopes.end(), scope) != scopes.end(); };
-  return scopes.empty() || holds(kReadConfig) || holds("openshell:all");
+  if (user != nullptr && user->identity.scopes.empty()) return absl::OkStatus();
+  return check_scope(kReadConfig, user == nullptr ? Identity{} : user->identity);
 }
 
 /// One call: its checks, then two pumps. An end of the caller's direction is an empty frame or the end of its stream; the target's end is
@@ -52,11 +51,12 @@ class ForwardCall : public std::enable_shared_from_this<ForwardCall> {
   void fail(const absl::Status& status) { stream_.finish(status); }
 
   void open(const pb::TcpForwardInit& init) {
-    decisions_ = init.service_id() == kDecisions && init.has_ssh() && init.authorization_token().empty();
+    decisions_ = init.service_id() == policy::kDecisionService && init.has_ssh() && init.authorization_token().empty();
     if (init.service_id().starts_with(kReserved) && !decisions_)
       return fail(invalid_field("service_id", cat("service ids that begin with '", kReserved, "' are reserved")));
-    if (decisions_ && !may_read_config(ctx_->principal))
-      return fail(absl::PermissionDeniedError(cat("scope '", kReadConfig, "' required")));
+    if (decisions_) {
+      if (auto status = may_read_config(ctx_->principal); !status.ok()) return fail(status);
+    }
     if (init.target_case() == pb::TcpForwardInit::TARGET_NOT_SET) return fail(invalid_field("target", "tcp forward target is required"));
     relay_.service_id = init.service_id().substr(0, kMaxServiceId);
     if (init.has_tcp()) {

@@ -8,7 +8,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/json/parse.hpp>
-#include <cmath>
 #include <cstdio>
 #include <map>
 #include <vector>

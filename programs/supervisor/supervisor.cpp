@@ -25,6 +25,7 @@
 #include "messages/status_error.hpp"
 #include "openshell.pb.h"
 #include "pki/certificate.hpp"
+#include "policy/decision_service.hpp"
 #include "programs/supervisor/boundary_adapter.hpp"
 #include "programs/supervisor/boundary_client.hpp"
 #include "programs/supervisor/decision_log.hpp"
@@ -52,7 +53,6 @@ namespace {
 using namespace std::chrono_literals;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-constexpr const char* kDecisionService = "openshell.decisions/1";
 constexpr int kExitStartup = 1;
 constexpr int kExitOutage = 75;
 constexpr int kExitStopped = 143;
@@ -241,7 +241,7 @@ class Process {
     start_ssh();
     relays_ = std::make_shared<Relays>(
         boundary_, [connection = connection_](const std::string& channel) { return connection->open_relay(channel); }, dial_ssh(), timers_);
-    relays_->offer(kDecisionService, [log = decisions_, timers = timers_](auto stream, auto ended) {
+    relays_->offer(policy::kDecisionService, [log = decisions_, timers = timers_](auto stream, auto ended) {
       const auto relay = std::make_shared<DecisionRelay>(std::move(stream), log, timers, std::move(ended));
       relay->run();
       return [weak = std::weak_ptr{relay}] {

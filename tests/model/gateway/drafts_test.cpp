@@ -219,6 +219,25 @@ TEST_F(Drafts, PP_07_AutomaticApprovalTakesWhatIsProvenAndWithoutNote) {
   EXPECT_EQ(draft(faulty).validation_result(), "not evaluated");
 }
 
+TEST_F(Drafts, PP_07_AutomaticApprovalLooksAtTheProvidersOfNowNotOfTheSubmission) {
+  store_provider("first", {"ONE"});
+  ASSERT_TRUE(attach("box", "first").ok());
+  approve_by_themselves();
+  ASSERT_EQ(draft(submit_one(chunk("one.example.com", 9091, "/usr/bin/git"))).status(), "approved") << "the provider alone does not hinder";
+  pb::SubmitPolicyAnalysisRequest request;
+  request.set_analysis_mode("mechanistic");
+  *request.add_proposed_chunks() = chunk("two.example.com", 9092, "/usr/bin/git");
+  store->hold_write = true;
+  send("box", request);
+  store_provider("first", {"ONE", "MORE"});
+  caf::anon_send(entity("box"), changed_atom::value, std::string{"first"});
+  run();
+  release();
+  ASSERT_EQ(drafts("pending").size(), 1U) << "another credential may be used through it now: a person looks at it";
+  EXPECT_FALSE(rules().contains("allow_9092"));
+  EXPECT_TRUE(approve(drafts("pending").at(0).id()).ok()) << "evaluated again meanwhile";
+}
+
 TEST_F(Drafts, AutomaticApprovalOfManyMakesOneRevisionEach) {
   approve_by_themselves();
   auto second = chunk("two.example.com", 9092, "/usr/bin/git");

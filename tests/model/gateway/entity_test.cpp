@@ -330,6 +330,61 @@ TEST_F(Gateway, GW_ARelayThatNobodyClaimsTimesOutAndOneWithoutSessionToo) {
   EXPECT_EQ(why.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
+// What is composed has to be what a gateway composes that begins with what is stored.
+TEST_F(Gateway, GW_ASetOfProvidersThatWasReadBeforeAnAttachOrDetachDoesNotComeBack) {
+  store_provider("first", {"ONE"});
+  store_provider("second", {"TWO"});
+  ASSERT_TRUE(create("box", [](auto& r) { r.mutable_spec()->add_providers("first"); }).ok());
+  store->hold_read = true;
+  send("box", sb::GetSandboxConfigRequest{});
+  ASSERT_TRUE(attach("box", "second").ok());
+  release();
+  pb::GetSandboxProviderStatusRequest asked;
+  asked.set_provider("second");
+  EXPECT_TRUE(call<pb::GetSandboxProviderStatusResponse>(entity("box"), asked).ok());
+  const auto both = config("box").provider_env_revision();
+  restart();
+  store->hold_read = true;
+  send("box", sb::GetSandboxConfigRequest{});
+  pb::DetachSandboxProviderRequest detach;
+  detach.set_provider("first");
+  ASSERT_TRUE(call<pb::DetachSandboxProviderResponse>(entity("box"), detach).ok());
+  release();
+  const auto one_less = config("box").provider_env_revision();
+  EXPECT_NE(one_less, both) << "credentials of a provider that was taken away";
+  restart();
+  EXPECT_EQ(config("box").provider_env_revision(), one_less);
+}
+
+TEST_F(Gateway, GW_AProviderThatChangesWhileItsAttachmentIsWrittenIsReadAgain) {
+  store_provider("first", {"ONE"});
+  ASSERT_TRUE(create("box").ok());
+  pb::AttachSandboxProviderRequest request;
+  request.set_provider("first");
+  store->hold_write = true;
+  send("box", request);
+  store_provider("first", {"ONE", "MORE"});
+  caf::anon_send(entity("box"), changed_atom::value, std::string{"first"});
+  run();
+  release();
+  const auto revision = config("box").provider_env_revision();
+  restart();
+  EXPECT_EQ(config("box").provider_env_revision(), revision);
+}
+
+TEST_F(Gateway, GW_AReceiptOfAnUpdateIsNotFollowedByWhatWasReadBefore) {
+  store_provider("first", {"ONE"});
+  ASSERT_TRUE(create("box", [](auto& r) { r.mutable_spec()->add_providers("first"); }).ok());
+  store->hold_read = true;
+  send("box", sb::GetSandboxConfigRequest{});
+  store_provider("first", {"ONE", "MORE"});
+  ASSERT_TRUE(ask<Reply<pb::ProviderMutationReceipt>>(entity("box"), ProviderUpdated{"first", "mutation"}).value.ok());
+  release();
+  const auto revision = config("box").provider_env_revision();
+  restart();
+  EXPECT_EQ(config("box").provider_env_revision(), revision);
+}
+
 TEST_F(Gateway, GW_WatchersSeeASnapshotFirstThenEachChangeAndTheEnd) {
   ASSERT_TRUE(create("box").ok());
   auto sink = std::make_shared<FakeSink>();

@@ -7,6 +7,7 @@
 #include "actors/gateway/supervisor_link.hpp"
 #include "actors/gateway/watch_sink.hpp"
 #include "openshell.pb.h"
+#include "providers/provider.hpp"
 #include "tests/model/gateway/scripted_driver.hpp"
 #include "tests/model/virtual_time.hpp"
 
@@ -20,8 +21,10 @@ namespace sb = openshell::sandbox::v1;
 class InlineStore : public storage::Store {
  public:
   explicit InlineStore(std::unique_ptr<storage::Store> real) : real_{std::move(real)} {}
-  void write(Work work, Done done) override { done(fail_writes.ok() ? real_->write_and_wait(std::move(work)) : fail_writes); }
-  void read(Work work, Done done) override { done(real_->read_and_wait(std::move(work))); }
+  void write(Work work, Done done) override {
+    give(hold_write, std::move(done), fail_writes.ok() ? real_->write_and_wait(std::move(work)) : fail_writes);
+  }
+  void read(Work work, Done done) override { give(hold_read, std::move(done), real_->read_and_wait(std::move(work))); }
   absl::Status write_and_wait(Work work) override { return real_->write_and_wait(std::move(work)); }
   absl::Status read_and_wait(Work work) override { return real_->read_and_wait(std::move(work)); }
   std::string page_token(std::string_view binding, const storage::Cursor& cursor) const override {
@@ -32,8 +35,16 @@ class InlineStore : public storage::Store {
   }
   void ping(Done done) override { real_->ping(std::move(done)); }
   absl::Status fail_writes;
+  /// The next one of its kind is done at once, but its answer is `held` back as if it were still on its way.
+  bool hold_write = false, hold_read = false;
+  std::function<void()> held;
 
  private:
+  void give(bool& hold, Done done, const absl::Status& status) {
+    if (!std::exchange(hold, false)) return done(status);
+    held = [done = std::move(done), status] { done(status); };
+  }
+
   std::unique_ptr<storage::Store> real_;
 };
 
@@ -142,6 +153,12 @@ class Gateway : public test::VirtualTime {
     if (!reply.value.ok()) return reply.value.status();
     return **reply.value;
   }
+  /// Nobody waits for the answer.
+  template <class Request>
+  void send(const std::string& name, Request request) {
+    caf::anon_send(entity(name), Ask<Request>{std::make_shared<const Request>(std::move(request)), {}});
+    run();
+  }
   SandboxEntity entity(const std::string& name) {
     auto found = ask<Handed<SandboxHandle>>(tree->actors().index, find_atom::value, std::string{"default"}, name);
     return found.value.ok() ? (*found.value)->entity : SandboxEntity{};
@@ -214,6 +231,36 @@ class Gateway : public test::VirtualTime {
     pb::UpdateConfigRequest request;
     *request.mutable_policy() = what;
     return call<pb::UpdateConfigResponse>(entity(name), request);
+  }
+  /// A provider as it is stored now, with these environment keys. Nobody is told.
+  void store_provider(const std::string& name, const std::vector<std::string>& keys) {
+    EXPECT_TRUE(store
+                    ->write_and_wait([&](storage::Transaction& tx) -> absl::Status {
+                      auto found = providers::find_provider(tx, "default", name);
+                      if (!found.ok()) return found.status();
+                      auto provider = found->value_or(providers::Provider{});
+                      const bool fresh = provider.id.empty();
+                      if (fresh) provider.id = storage::new_uuid();
+                      provider.workspace = "default";
+                      provider.name = name;
+                      provider.type = std::string{providers::kGenericType};
+                      provider.credentials.clear();
+                      for (const auto& key : keys) provider.credentials[key].boundary_epoch = provider.id;
+                      const auto row = providers::to_row(provider);
+                      return fresh ? tx.create(row).status() : tx.update(row).status();
+                    })
+                    .ok());
+  }
+  absl::Status attach(const std::string& name, const std::string& provider) {
+    pb::AttachSandboxProviderRequest request;
+    request.set_provider(provider);
+    return call<pb::AttachSandboxProviderResponse>(entity(name), request).status();
+  }
+  /// The answer that the store held back arrives now.
+  void release() {
+    ASSERT_TRUE(store->held) << "nothing was held back";
+    std::exchange(store->held, nullptr)();
+    run();
   }
   absl::Status loaded(const std::string& name, std::uint32_t version, pb::PolicyStatus status = pb::POLICY_STATUS_LOADED) {
     pb::ReportPolicyStatusRequest request;

@@ -104,6 +104,47 @@ TEST_F(Watch, ACT_39_NeverMoreThan32RelaysAreBeingOpened) {
   EXPECT_EQ(source_->waiting.size(), 8U);
 }
 
+TEST_F(Watch, ACT_39_ALateAnswerForASessionThatEndedOpensNoSecondRelayOfTheNext) {
+  source_->claim_at_once = false;
+  const auto ticket = watch_->watch();
+  ASSERT_TRUE(until([&] { return source_->waiting.size() == 1; }));
+  source_->sessions_now["s1"] = "session-2";
+  ASSERT_TRUE(until([&] { return source_->waiting.size() == 2; }));
+  auto late = std::move(source_->waiting.front());
+  source_->waiting.erase(source_->waiting.begin());
+  late.second(absl::UnavailableError("the session ended"));
+  io_.restart();
+  io_.run_for(100ms);
+  EXPECT_EQ(source_->opens, 2);
+  source_->claim();
+  ASSERT_TRUE(supervisor_says(test::snapshot_frame(7, 1, "second session")));
+  EXPECT_TRUE(until([&] { return summary("supervisor:s1", "policy_poller") == "second session"; }));
+}
+
+// Two questions may be on their way at once: what every look asks, and what a page asks.
+TEST_F(Watch, AnOlderAnswerThatComesSecondTakesNothingBack) {
+  source_->hold_changes = true;
+  const auto ticket = watch_->watch();
+  watch_->refresh_own([] {});
+  ASSERT_TRUE(until([&] { return source_->held_changes.size() >= 2; }));
+  const auto answer = [&](std::uint64_t seq, const std::string& said) {
+    ActorChanges out;
+    out.seq = seq;
+    out.whole = true;
+    out.actors = {test::some_actor("gateway_root", said)};
+    source_->held_changes.back()(out);
+    source_->held_changes.pop_back();
+    settle();
+  };
+  answer(5, "newer");
+  EXPECT_EQ(summary("gateway:g1", "gateway_root"), "newer");
+  answer(4, "older");
+  EXPECT_EQ(summary("gateway:g1", "gateway_root"), "newer");
+  source_->held_changes.clear();
+  ASSERT_TRUE(until([&] { return !source_->held_changes.empty(); }));
+  EXPECT_EQ(source_->asked_since, 5U);
+}
+
 TEST_F(Watch, ACT_39_RelaysStayWhileOneOfTwoWatchesAndGoAfterTheLast) {
   auto one = watch_->watch();
   auto other = watch_->watch();

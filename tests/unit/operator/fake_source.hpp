@@ -20,6 +20,11 @@ class FakeSource final : public ActorSource {
  public:
   void changes(std::uint64_t since, Then<ActorChanges> then) override {
     ++asked_changes;
+    asked_since = since;
+    if (hold_changes) {
+      held_changes.push_back(std::move(then));
+      return;
+    }
     ActorChanges out;
     {
       const std::lock_guard lock{mutex};
@@ -77,7 +82,9 @@ class FakeSource final : public ActorSource {
   std::uint64_t seq = 1;
   std::vector<ActorSnapshot> actors;
   std::map<std::string, std::string> sessions_now;
-  bool refuse = false, claim_at_once = true;
+  bool refuse = false, claim_at_once = true, hold_changes = false;
+  std::uint64_t asked_since = 0;
+  std::vector<Then<ActorChanges>> held_changes;
   std::atomic<int> asked_changes{0}, inquired{0}, opens{0};
   std::vector<std::pair<std::string, Then<std::shared_ptr<gateway::RelayEnd>>>> waiting;
   std::map<std::string, std::shared_ptr<gateway::RelayEnd>> supervisors;
