@@ -14,7 +14,7 @@
 
 namespace openshell::cli {
 
-/// Lines that a file or a stream may have besides records, in bytes all together.
+/// A file or stream of records, all of it. Bytes.
 inline constexpr std::size_t kMaxDecisionBytes = 64UL * 1024 * 1024;
 
 struct Decisions {

@@ -18,7 +18,6 @@ namespace {
 
 namespace json = boost::json;
 
-// The first second is asked often, since a nudged supervisor loads within it; then once a second.
 constexpr std::size_t kShownError = 40;
 
 std::string status_name(v1::PolicyStatus status) {

@@ -14,6 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kExitNotInTime = 124;
+// The first second is asked often, since a nudged supervisor loads within it; then once a second.
 constexpr std::chrono::milliseconds kEagerPoll{50}, kSteadyPoll{1'000};
 
 absl::StatusOr<v1::GetSandboxPolicyStatusResponse> policy_status(Context& context, GatewayClient& client, const std::string& sandbox,

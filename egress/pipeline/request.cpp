@@ -11,8 +11,8 @@
 namespace openshell::egress {
 namespace {
 
-/// Sessions of `protocol: websocket` (websocket_relay). Off: their upgrades are refused as those of every inspected protocol. To be set
-/// with the tests of whole sessions, which need a matcher that knows WEBSOCKET_TEXT.
+/// Sessions of `protocol: websocket` (websocket_relay). Off: their upgrades are refused as those of every inspected protocol. The matcher
+/// judges WEBSOCKET_TEXT; what is missing are tests of whole sessions, with which this is to be set.
 constexpr bool kMessagesAreJudged = false;
 
 bool inspected(const RequestContext& context) { return context.relay.connection.inspection == policy::Inspection::requests; }

@@ -1,5 +1,6 @@
 """A gateway of its own for the tests: own state, own certificates, an ephemeral port. Everything is real and ends with the session."""
 
+import contextlib
 import os
 import pathlib
 import random
@@ -12,6 +13,7 @@ import time
 
 import openshell
 import pytest
+from oidc_issuer import Issuer
 
 BIN = pathlib.Path(os.environ["OPENSHELL_BUILD_DIR"]) / "bin"
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -123,6 +125,21 @@ compute_driver = "process"
         return openshell.SandboxClient(f"127.0.0.1:{self.port}", tls=self.tls(), **options)
 
 
+@contextlib.contextmanager
+def running_gateway(scratch, short, name=None, **options):
+    """A gateway in the folder `short` (the paths of sockets have 107 bytes), known to its own command line where there is a `name`. It ends in any case."""
+    folder = scratch / short
+    folder.mkdir(mode=0o711)
+    made = Gateway(folder, **options)
+    try:
+        made.start()
+        if name:
+            made.cli("gateway", "add", made.endpoint, "--local", "--name", name)
+        yield made
+    finally:
+        made.end()
+
+
 @pytest.fixture(scope="session")
 def scratch():
     # Not below the home directory: the supervisor runs under another uid and must pass through.
@@ -134,13 +151,8 @@ def scratch():
 
 @pytest.fixture(scope="session")
 def gateway(scratch):
-    folder = scratch / "g"
-    folder.mkdir(mode=0o711)
-    made = Gateway(folder)
-    made.start()
-    made.cli("gateway", "add", made.endpoint, "--local", "--name", "e2e")
-    yield made
-    made.end()
+    with running_gateway(scratch, "g", "e2e") as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -157,6 +169,13 @@ def create_ready(client, name, **options):
 def delete_gone(client, name):
     client.delete(name, workspace=WORKSPACE, allow_missing=True)
     client.wait_deleted(name, workspace=WORKSPACE, timeout_seconds=30)
+
+
+@pytest.fixture(scope="module")
+def issuer():
+    made = Issuer()
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="module")

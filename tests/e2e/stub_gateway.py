@@ -5,7 +5,6 @@ import json
 import pathlib
 import socketserver
 import threading
-import time
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "api" / "operator" / "page"
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
@@ -140,4 +139,3 @@ class Stub:
             self.ended = True
             self.changed.notify_all()
         self.server.shutdown()
-        time.sleep(0)

@@ -13,13 +13,6 @@ from test_oidc import oidc_gateway, settings
 
 
 @pytest.fixture(scope="module")
-def issuer():
-    made = Issuer()
-    yield made
-    made.end()
-
-
-@pytest.fixture(scope="module")
 def guarded(scratch, issuer):
     made = oidc_gateway(scratch / "conn", settings(issuer))
     made.start()

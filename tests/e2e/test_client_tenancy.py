@@ -11,8 +11,7 @@ from openshell._proto import openshell_pb2
 
 @pytest.fixture(scope="module")
 def workspaces(client):
-    made = openshell.WorkspaceClient.from_sandbox_client(client)
-    return made
+    return openshell.WorkspaceClient.from_sandbox_client(client)
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +83,7 @@ def test_27_deleting_a_workspace_twice_is_told_apart(workspaces):
 
 @pytest.fixture(scope="module")
 def templates(client):
-    made = client.sandbox_templates()
-    return made
+    return client.sandbox_templates()
 
 
 @pytest.fixture

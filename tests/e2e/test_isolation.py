@@ -152,8 +152,7 @@ def test_datagrams_between_processes_of_the_workload_arrive(jail):
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("through", ["exec", "grandchild"])
 def test_an_act_that_must_fail_fails(jail, act, through):
-    # RT-34 (datagrams)
-    """IS: with an error and not by killing the runtime, also from a double-forked descendant."""
+    """IS, RT-34 (datagrams): with an error and not by killing the runtime, also from a double-forked descendant."""
     script = ACTS[act]
     if through == "grandchild":
         script = ("import os, sys\nr, w = os.pipe()\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  try:\n   exec(" + repr(script) +

@@ -7,15 +7,7 @@ import time
 import openshell
 import pytest
 from conftest import WORKSPACE
-from oidc_issuer import Issuer
 from test_oidc import oidc_gateway, settings
-
-
-@pytest.fixture(scope="module")
-def issuer():
-    made = Issuer()
-    yield made
-    made.end()
 
 
 @pytest.fixture(scope="module")

@@ -36,23 +36,17 @@ def oidc_gateway(folder, text, tls=True):
 
 
 @pytest.fixture
-def issuer():
+def own_issuer():
+    """One that a test may change."""
     made = Issuer()
     yield made
     made.end()
 
 
 @pytest.fixture(scope="module")
-def shared_issuer():
-    made = Issuer()
-    yield made
-    made.end()
-
-
-@pytest.fixture(scope="module")
-def guarded(scratch, shared_issuer):
+def guarded(scratch, issuer):
     """A gateway with TLS, client certificates known, users by token."""
-    made = oidc_gateway(scratch / "oidc", settings(shared_issuer, "jwks_ttl_secs = 3600"))
+    made = oidc_gateway(scratch / "oidc", settings(issuer, "jwks_ttl_secs = 3600"))
     made.start()
     yield made
     made.end()
@@ -80,34 +74,34 @@ def refusal(gateway, token, **options):
     return refused.value.code(), refused.value.details()
 
 
-def test_A19_a_valid_token_is_a_user_with_name_and_roles(guarded, shared_issuer):
-    user = whoami(guarded, shared_issuer.access_token(sub="u-1", preferred_username="pat"))
+def test_A19_a_valid_token_is_a_user_with_name_and_roles(guarded, issuer):
+    user = whoami(guarded, issuer.access_token(sub="u-1", preferred_username="pat"))
     assert (user.subject, user.display_name, user.identity_provider) == ("u-1", "pat", "oidc")
     assert list(user.roles) == ["openshell-user", "openshell-admin"] and list(user.scopes) == []
 
 
-def test_A20_tokens_that_are_not_for_us_are_refused_with_the_reason(guarded, shared_issuer):
+def test_A20_tokens_that_are_not_for_us_are_refused_with_the_reason(guarded, issuer):
     now = int(time.time())
     stranger = Key()
-    stranger.kid = shared_issuer.signing.kid
-    good = shared_issuer.access_token()
-    swapped = good.split(".")[0] + "." + shared_issuer.access_token(sub="root").split(".")[1] + "." + good.split(".")[2]
+    stranger.kid = issuer.signing.kid
+    good = issuer.access_token()
+    swapped = good.split(".")[0] + "." + issuer.access_token(sub="root").split(".")[1] + "." + good.split(".")[2]
     cases = {
-        "InvalidSignature": [shared_issuer.access_token(key=stranger), swapped],
-        "ExpiredSignature": [shared_issuer.access_token(exp=now - 3600), shared_issuer.access_token(exp=now - 70)],
-        "InvalidIssuer": [shared_issuer.access_token(iss="https://evil.test"), shared_issuer.access_token(iss=shared_issuer.url + "/")],
-        "InvalidAudience": [shared_issuer.access_token(aud="other"), shared_issuer.access_token(aud=["a", "b"])],
-        "InvalidAlgorithm": [shared_issuer.access_token(header={"alg": "none"}), shared_issuer.access_token(header={"alg": "HS256"})],
-        "unknown signing key": [Key().sign(shared_issuer.claims())],
-        "ImmatureSignature": [shared_issuer.access_token(nbf=now + 120)],
-        "Missing required claim: exp": [shared_issuer.access_token(exp=None)],
-        "missing kid": [shared_issuer.access_token(header={"kid": ""})],
+        "InvalidSignature": [issuer.access_token(key=stranger), swapped],
+        "ExpiredSignature": [issuer.access_token(exp=now - 3600), issuer.access_token(exp=now - 70)],
+        "InvalidIssuer": [issuer.access_token(iss="https://evil.test"), issuer.access_token(iss=issuer.url + "/")],
+        "InvalidAudience": [issuer.access_token(aud="other"), issuer.access_token(aud=["a", "b"])],
+        "InvalidAlgorithm": [issuer.access_token(header={"alg": "none"}), issuer.access_token(header={"alg": "HS256"})],
+        "unknown signing key": [Key().sign(issuer.claims())],
+        "ImmatureSignature": [issuer.access_token(nbf=now + 120)],
+        "Missing required claim: exp": [issuer.access_token(exp=None)],
+        "missing kid": [issuer.access_token(header={"kid": ""})],
     }
     for reason, tokens in cases.items():
         for token in tokens:
             code, text = refusal(guarded, token)
             assert (code, text) == (grpc.StatusCode.UNAUTHENTICATED, f"invalid token: {reason}")
-    whoami(guarded, shared_issuer.access_token(exp=now - 30))  # a clock that is a little off is forgiven
+    whoami(guarded, issuer.access_token(exp=now - 30))  # a clock that is a little off is forgiven
 
 
 def test_A16_A52_a_broken_bearer_is_never_replaced_by_the_certificate(guarded):
@@ -120,13 +114,13 @@ def test_A16_A52_a_broken_bearer_is_never_replaced_by_the_certificate(guarded):
     assert rpc.Health(openshell_pb2.HealthRequest(), metadata=[("authorization", "Bearer junk")], timeout=20).version == "0.1.5"
 
 
-def test_roles_decide_what_a_user_may_call(guarded, shared_issuer):
+def test_roles_decide_what_a_user_may_call(guarded, issuer):
     listing = openshell_pb2.ListSandboxesRequest(page_size=1)
     listing.workspace_scope.all_workspaces.SetInParent()
     info = openshell_pb2.GetGatewayInfoRequest()
 
     def code(call, request, roles):
-        rpc, metadata = stub(guarded, shared_issuer.access_token(realm_access={"roles": roles}))
+        rpc, metadata = stub(guarded, issuer.access_token(realm_access={"roles": roles}))
         try:
             getattr(rpc, call)(request, metadata=metadata, timeout=20)
         except grpc.RpcError as error:
@@ -145,55 +139,55 @@ def test_roles_decide_what_a_user_may_call(guarded, shared_issuer):
     assert refused == grpc.StatusCode.PERMISSION_DENIED and "not a member of workspace 'default'" in text, "no membership, not even NOT_FOUND"
 
 
-def test_bearer_and_certificate_together_the_bearer_is_the_identity(guarded, shared_issuer):
-    with openshell.SandboxClient(f"127.0.0.1:{guarded.port}", tls=guarded.tls(), bearer_token=lambda: shared_issuer.access_token()) as client:
+def test_bearer_and_certificate_together_the_bearer_is_the_identity(guarded, issuer):
+    with openshell.SandboxClient(f"127.0.0.1:{guarded.port}", tls=guarded.tls(), bearer_token=lambda: issuer.access_token()) as client:
         made = create_ready(client, "by-token")
         assert client.exec("by-token", ["echo", "hi"], workspace=WORKSPACE).stdout == "hi\n"
         assert made.name == "by-token"
         delete_gone(client, "by-token")
     ca_only = openshell.TlsConfig(ca_path=guarded.state / "tls" / "ca.crt")
-    with openshell.SandboxClient(f"127.0.0.1:{guarded.port}", tls=ca_only, bearer_token=shared_issuer.access_token()) as client:
+    with openshell.SandboxClient(f"127.0.0.1:{guarded.port}", tls=ca_only, bearer_token=issuer.access_token()) as client:
         assert client.list_all(workspace=WORKSPACE) == []
 
 
-def test_client_credentials_are_exchanged_once_and_reused(guarded, shared_issuer):
-    before = len(shared_issuer.asked["token"])
-    auth = openshell.ClientCredentialsAuth(client_secret="robot-secret", issuer=shared_issuer.url, client_id="robot", audience="openshell-cli",
+def test_client_credentials_are_exchanged_once_and_reused(guarded, issuer):
+    before = len(issuer.asked["token"])
+    auth = openshell.ClientCredentialsAuth(client_secret="robot-secret", issuer=issuer.url, client_id="robot", audience="openshell-cli",
                                            scopes=["sandbox:read"])
     with openshell.SandboxClient(f"127.0.0.1:{guarded.port}", tls=guarded.tls(), client_credentials=auth) as client:
         for _ in range(3):
             assert client.list_all(workspace=WORKSPACE) == []
-    asked = shared_issuer.asked["token"][before:]
+    asked = issuer.asked["token"][before:]
     assert [(each["grant_type"], each["scope"], each["audience"]) for each in asked] == [("client_credentials", "sandbox:read", "openshell-cli")]
-    wrong = openshell.ClientCredentialsAuth(client_secret="wrong", issuer=shared_issuer.url, client_id="robot")
+    wrong = openshell.ClientCredentialsAuth(client_secret="wrong", issuer=issuer.url, client_id="robot")
     with openshell.SandboxClient(f"127.0.0.1:{guarded.port}", tls=guarded.tls(), client_credentials=wrong) as client:
         with pytest.raises(openshell.SandboxError, match="HTTP 401"):
             client.list_all(workspace=WORKSPACE)
 
 
-def test_A21_a_new_key_is_fetched_once_and_unknown_keys_at_most_once_a_second(guarded, shared_issuer):
+def test_A21_a_new_key_is_fetched_once_and_unknown_keys_at_most_once_a_second(guarded, issuer):
     time.sleep(1.1)  # the fetch before may be younger than the spacing
-    before = shared_issuer.asked["keys"]
+    before = issuer.asked["keys"]
     fresh = Key("ES256")
-    shared_issuer.keys.append(fresh)
-    assert whoami(guarded, shared_issuer.access_token(key=fresh)).subject == "robot"
-    assert shared_issuer.asked["keys"] == before + 1
+    issuer.keys.append(fresh)
+    assert whoami(guarded, issuer.access_token(key=fresh)).subject == "robot"
+    assert issuer.asked["keys"] == before + 1
     started = time.monotonic()
     for _ in range(50):
-        assert refusal(guarded, Key("EdDSA").sign(shared_issuer.claims()))[1] == "invalid token: unknown signing key"
-    assert shared_issuer.asked["keys"] - before - 1 <= time.monotonic() - started + 1
+        assert refusal(guarded, Key("EdDSA").sign(issuer.claims()))[1] == "invalid token: unknown signing key"
+    assert issuer.asked["keys"] - before - 1 <= time.monotonic() - started + 1
 
 
-def test_A22_A58_old_keys_are_fetched_once_for_all_and_serve_while_the_issuer_is_in_trouble(scratch, issuer):
-    gateway = oidc_gateway(scratch / "o22", settings(issuer, "jwks_ttl_secs = 2"))
+def test_A22_A58_old_keys_are_fetched_once_for_all_and_serve_while_the_issuer_is_in_trouble(scratch, own_issuer):
+    gateway = oidc_gateway(scratch / "o22", settings(own_issuer, "jwks_ttl_secs = 2"))
     begun = time.monotonic()
     gateway.start()
 
     def fetched_once_in_each_lifetime():
-        return issuer.asked["keys"] <= 1 + (time.monotonic() - begun) // 2
+        return own_issuer.asked["keys"] <= 1 + (time.monotonic() - begun) // 2
 
     try:
-        rpc, metadata = stub(gateway, issuer.access_token())
+        rpc, metadata = stub(gateway, own_issuer.access_token())
 
         def ask(_=None):
             try:
@@ -202,54 +196,54 @@ def test_A22_A58_old_keys_are_fetched_once_for_all_and_serve_while_the_issuer_is
                 return error.code(), error.details()
             return grpc.StatusCode.OK, ""
 
-        assert ask() == (grpc.StatusCode.OK, "") and issuer.asked["keys"] >= 1 and fetched_once_in_each_lifetime()
-        before = issuer.asked["keys"]
+        assert ask() == (grpc.StatusCode.OK, "") and own_issuer.asked["keys"] >= 1 and fetched_once_in_each_lifetime()
+        before = own_issuer.asked["keys"]
         time.sleep(2.2)  # older than their lifetime
         with concurrent.futures.ThreadPoolExecutor(20) as pool:
             assert set(pool.map(ask, range(20))) == {(grpc.StatusCode.OK, "")}
-        assert issuer.asked["keys"] > before and fetched_once_in_each_lifetime()
+        assert own_issuer.asked["keys"] > before and fetched_once_in_each_lifetime()
         good = time.monotonic()
-        issuer.key_answer = lambda: (200, {}, b'{"keys":[]}')
+        own_issuer.key_answer = lambda: (200, {}, b'{"keys":[]}')
         while time.monotonic() < good + 4:
             assert ask() == (grpc.StatusCode.OK, ""), "the keys before serve for three lifetimes"
             time.sleep(0.2)
         wait_until(lambda: ask() == (grpc.StatusCode.INTERNAL, "OIDC key refresh failed"), 6, "refusal without keys")
-        issuer.key_answer = lambda: (500, {}, b"down")
+        own_issuer.key_answer = lambda: (500, {}, b"down")
         assert ask()[0] == grpc.StatusCode.INTERNAL
-        issuer.key_answer = None
+        own_issuer.key_answer = None
         wait_until(lambda: ask()[0] == grpc.StatusCode.OK, 5, "recovery")
     finally:
         gateway.end()
 
 
-def test_a_slow_issuer_holds_up_neither_others_nor_the_end(scratch, issuer):
-    gateway = oidc_gateway(scratch / "slow", settings(issuer))
+def test_a_slow_issuer_holds_up_neither_others_nor_the_end(scratch, own_issuer):
+    gateway = oidc_gateway(scratch / "slow", settings(own_issuer))
     gateway.start()
     try:
         time.sleep(1.1)  # the fetch before may be younger than the spacing
-        before = issuer.asked["keys"]
-        issuer.key_answer = lambda: time.sleep(30) or (200, {}, b"{}")
+        before = own_issuer.asked["keys"]
+        own_issuer.key_answer = lambda: time.sleep(30) or (200, {}, b"{}")
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            waiting = [pool.submit(refusal, gateway, Key("EdDSA").sign(issuer.claims())) for _ in range(3)]
-            wait_until(lambda: issuer.asked["keys"] > before, what="the fetch that gets no answer")
+            waiting = [pool.submit(refusal, gateway, Key("EdDSA").sign(own_issuer.claims())) for _ in range(3)]
+            wait_until(lambda: own_issuer.asked["keys"] > before, what="the fetch that gets no answer")
             begun = time.monotonic()
-            assert whoami(gateway, issuer.access_token()).subject == "robot"
+            assert whoami(gateway, own_issuer.access_token()).subject == "robot"
             assert time.monotonic() - begun < 3, "a known key needs no fetch"
             begun = time.monotonic()
             gateway.end()
             assert time.monotonic() - begun < 8
             assert {each.result()[0] for each in waiting} <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAUTHENTICATED}
     finally:
-        issuer.key_answer = None
+        own_issuer.key_answer = None
         gateway.end()
 
 
-def test_scopes_are_asked_for_where_a_claim_is_named(scratch, issuer):
-    gateway = oidc_gateway(scratch / "osc", settings(issuer, 'scopes_claim = "scope"'))
+def test_scopes_are_asked_for_where_a_claim_is_named(scratch, own_issuer):
+    gateway = oidc_gateway(scratch / "osc", settings(own_issuer, 'scopes_claim = "scope"'))
     gateway.start()
     try:
         def code(scope, **claims):
-            rpc, metadata = stub(gateway, issuer.access_token(scope=scope, **claims))
+            rpc, metadata = stub(gateway, own_issuer.access_token(scope=scope, **claims))
             request = openshell_pb2.ListSandboxesRequest(page_size=1)
             request.workspace_scope.workspace = WORKSPACE
             try:
@@ -262,17 +256,17 @@ def test_scopes_are_asked_for_where_a_claim_is_named(scratch, issuer):
         assert code("openshell:all")[0] == grpc.StatusCode.OK
         assert code("sandbox:write openid") == (grpc.StatusCode.PERMISSION_DENIED, "scope 'sandbox:read' required")
         assert code("openshell:all", realm_access={"roles": []}) == (grpc.StatusCode.PERMISSION_DENIED, "role 'openshell-user' required")
-        assert list(whoami(gateway, issuer.access_token(scope="openid profile email offline_access")).scopes) == []
+        assert list(whoami(gateway, own_issuer.access_token(scope="openid profile email offline_access")).scopes) == []
     finally:
         gateway.end()
 
 
-def test_oidc_on_and_tls_off_supervisors_connect_by_their_token(scratch, issuer):
+def test_oidc_on_and_tls_off_supervisors_connect_by_their_token(scratch, own_issuer):
     """A spare case of faults reported: with OIDC configured and TLS off the supervisor's methods took no sandbox token."""
-    gateway = oidc_gateway(scratch / "opl", settings(issuer), tls=False)
+    gateway = oidc_gateway(scratch / "opl", settings(own_issuer), tls=False)
     gateway.start()
     try:
-        with openshell.SandboxClient(f"127.0.0.1:{gateway.port}", bearer_token=issuer.access_token) as client:
+        with openshell.SandboxClient(f"127.0.0.1:{gateway.port}", bearer_token=own_issuer.access_token) as client:
             create_ready(client, "plain")
             assert client.exec("plain", ["echo", "connected"], workspace=WORKSPACE).stdout == "connected\n"
             delete_gone(client, "plain")
@@ -284,7 +278,7 @@ def test_oidc_on_and_tls_off_supervisors_connect_by_their_token(scratch, issuer)
         gateway.end()
 
 
-def test_oidc_config_tells_clients_where_to_go(guarded, shared_issuer, gateway):
+def test_oidc_config_tells_clients_where_to_go(guarded, issuer, gateway):
     def get(of, path, method="GET"):
         context = ssl.create_default_context(cafile=str(of.state / "tls" / "ca.crt"))
         try:
@@ -294,7 +288,7 @@ def test_oidc_config_tells_clients_where_to_go(guarded, shared_issuer, gateway):
             return error.code, error.read()
 
     status, body = get(guarded, "/auth/oidc-config")
-    assert status == 200 and json.loads(body) == {"issuer": shared_issuer.url, "audience": "openshell-cli"}
+    assert status == 200 and json.loads(body) == {"issuer": issuer.url, "audience": "openshell-cli"}
     assert get(guarded, "/auth/oidc-config", "POST")[0] == 405
     assert get(guarded, "/auth/other")[0] == 404
     assert get(gateway, "/auth/oidc-config") == (404, b""), "without OIDC there is nothing to tell"
@@ -310,24 +304,24 @@ def start_failure(scratch, name, text, **environment):
     return result.stderr
 
 
-def test_A24_A25_A56_what_can_not_be_trusted_stops_the_start(scratch, issuer):
+def test_A24_A25_A56_what_can_not_be_trusted_stops_the_start(scratch, own_issuer):
     unreachable = OIDC.format(url="http://127.0.0.1:1", http="true", more="")
     assert "OIDC initialization failed: http://127.0.0.1:1/" in start_failure(scratch, "f1", unreachable)
-    assert "must start with https://" in start_failure(scratch, "f2", OIDC.format(url=issuer.url, http="false", more=""))
-    by_name = issuer.url.replace("127.0.0.1", "localhost")
+    assert "must start with https://" in start_failure(scratch, "f2", OIDC.format(url=own_issuer.url, http="false", more=""))
+    by_name = own_issuer.url.replace("127.0.0.1", "localhost")
     assert "numeric loopback address" in start_failure(scratch, "f3", OIDC.format(url=by_name, http="true", more=""))
-    assert 'OIDC RBAC misconfiguration: admin_role="openshell-admin", user_role=""' in start_failure(scratch, "f4", settings(issuer, 'user_role = ""'))
-    issuer.changes = {"issuer": "https://evil.test"}
-    assert f"OIDC discovery issuer mismatch: expected '{issuer.url}', got 'https://evil.test'" in start_failure(scratch, "f5", settings(issuer))
+    assert 'OIDC RBAC misconfiguration: admin_role="openshell-admin", user_role=""' in start_failure(scratch, "f4", settings(own_issuer, 'user_role = ""'))
+    own_issuer.changes = {"issuer": "https://evil.test"}
+    assert f"OIDC discovery issuer mismatch: expected '{own_issuer.url}', got 'https://evil.test'" in start_failure(scratch, "f5", settings(own_issuer))
     other = Issuer()
-    issuer.changes = {"jwks_uri": f"{other.url}/keys"}
-    assert "is not on the issuer's origin" in start_failure(scratch, "f6", settings(issuer))
-    issuer.changes = {}
-    issuer.discovery_answer = lambda: (302, {"location": f"{other.url}/.well-known/openid-configuration"}, b"")
-    assert "redirects are not followed" in start_failure(scratch, "f7", settings(issuer))
+    own_issuer.changes = {"jwks_uri": f"{other.url}/keys"}
+    assert "is not on the issuer's origin" in start_failure(scratch, "f6", settings(own_issuer))
+    own_issuer.changes = {}
+    own_issuer.discovery_answer = lambda: (302, {"location": f"{other.url}/.well-known/openid-configuration"}, b"")
+    assert "redirects are not followed" in start_failure(scratch, "f7", settings(own_issuer))
     assert other.asked["discovery"] == 0
-    issuer.discovery_answer = lambda: (200, {}, b" " * (1 << 20) + b"{}")
-    assert "is longer than 1048576 bytes" in start_failure(scratch, "f8", settings(issuer))
+    own_issuer.discovery_answer = lambda: (200, {}, b" " * (1 << 20) + b"{}")
+    assert "is longer than 1048576 bytes" in start_failure(scratch, "f8", settings(own_issuer))
     other.end()
 
 

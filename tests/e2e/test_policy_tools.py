@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
 import pytest
-from conftest import WORKSPACE, Gateway, delete_gone, wait_until
+from conftest import WORKSPACE, delete_gone, running_gateway, wait_until
 from openshell._proto import openshell_pb2
 
 HOST = "host.openshell.internal"
@@ -41,27 +41,21 @@ def upstream():
 @pytest.fixture(scope="module")
 def world(scratch, upstream):
     """A sandbox that may GET from one host, with proposals switched on."""
-    folder = scratch / "t"
-    folder.mkdir(mode=0o711)
-    made = Gateway(folder)
-    made.start()
-    made.cli("gateway", "add", made.endpoint, "--local", "--name", "tools")
-    policy = pathlib.Path(made.root) / "policy.yaml"
-    policy.write_text(f"""\
+    with running_gateway(scratch, "t", "tools") as made:
+        made.policy = made.root / "policy.yaml"
+        made.policy.write_text(f"""\
 version: 1
 network_policies:
   api:
     endpoints: [{{host: {HOST}, port: {upstream}, protocol: rest, enforcement: enforce, access: read-only}}]
     binaries: ["**/curl"]
 """)
-    made.policy = policy
-    with made.client() as client:
-        made.cli("sandbox", "create", "--name", "box", "--policy", str(policy), "--detach")
-        client.wait_ready("box", workspace=WORKSPACE, timeout_seconds=30)
-        made.cli("settings", "set", "box", "--key", "agent_policy_proposals_enabled", "--value", "true")
-        yield made
-        delete_gone(client, "box")
-    made.end()
+        with made.client() as client:
+            made.cli("sandbox", "create", "--name", "box", "--policy", str(made.policy), "--detach")
+            client.wait_ready("box", workspace=WORKSPACE, timeout_seconds=30)
+            made.cli("settings", "set", "box", "--key", "agent_policy_proposals_enabled", "--value", "true")
+            yield made
+            delete_gone(client, "box")
 
 
 def inside(world, *words, check=True):

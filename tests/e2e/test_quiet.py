@@ -4,28 +4,20 @@ import os
 import pty
 import subprocess
 
-from conftest import WORKSPACE, Gateway, wait_until
+from conftest import WORKSPACE, running_gateway, wait_until
 
 
 def test_m10_no_line_for_each_call_at_the_default_level(scratch):
     """M10: the log of an untroubled gateway does not grow with its calls. One of its own: nobody else's end is in it."""
-    folder = scratch / "quiet"
-    folder.mkdir(mode=0o711)
-    gateway = Gateway(folder)
-    gateway.start()
-    try:
-        gateway.cli("gateway", "add", gateway.endpoint, "--local", "--name", "quiet")
-        with gateway.client() as client:
-            log = gateway.root / "gateway.log"
-            wait_until(lambda: "gateway ready" in log.read_text(), what="the last line of the start")
-            before = log.read_text()
-            for _ in range(50):
-                client.health()
-                client.list_all(workspace=WORKSPACE)
-                assert gateway.cli("sandbox", "get", "no-such", check=False).returncode == 1
-            assert log.read_text()[len(before):] == ""
-    finally:
-        gateway.end()
+    with running_gateway(scratch, "quiet", "quiet") as gateway, gateway.client() as client:
+        log = gateway.root / "gateway.log"
+        wait_until(lambda: "gateway ready" in log.read_text(), what="the last line of the start")
+        before = log.read_text()
+        for _ in range(50):
+            client.health()
+            client.list_all(workspace=WORKSPACE)
+            assert gateway.cli("sandbox", "get", "no-such", check=False).returncode == 1
+        assert log.read_text()[len(before):] == ""
 
 
 def on_a_terminal(gateway, words, **variables):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import WORKSPACE, Gateway, create_ready, delete_gone, wait_until
+from conftest import WORKSPACE, create_ready, delete_gone, running_gateway, wait_until
 from test_approval import HOST, Listener
 
 KEYS = {"ocsf_json_enabled", "ocsf_schema_version", "agent_policy_proposals_enabled", "proposal_approval_mode", "network.denied_http"}
@@ -19,13 +19,8 @@ network_policies:
 @pytest.fixture(scope="module")
 def own(scratch):
     """A gateway of its own: what is global here concerns nobody else."""
-    folder = scratch / "set"
-    folder.mkdir(mode=0o711)
-    made = Gateway(folder)
-    made.start()
-    made.cli("gateway", "add", made.endpoint, "--local", "--name", "settings")
-    yield made
-    made.end()
+    with running_gateway(scratch, "set", "settings") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

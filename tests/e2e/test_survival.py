@@ -98,17 +98,25 @@ def test_no_traffic_passes_while_the_supervisor_is_dead(keeping_gateway):
         (pid,) = wait_until(lambda: supervisors(reference.id), what="the supervisor's process")
         os.kill(pid, signal.SIGKILL)
 
-        def frozen():
-            first = ticks.stat().st_size
-            return wait_quiet(ticks, first)
-
-        wait_until(frozen, 10, "the freeze of the workload")
-        before = passed.stat().st_size
+        wait_until(lambda: states_of(f"/dev/tcp/host.openshell.internal/{port}") == {"T"}, 10, "the freeze of the workload")
+        before = passed.stat().st_size, ticks.stat().st_size
         drain(listener)  # what was opened before the kill
         with pytest.raises(TimeoutError):
             listener.accept()
-        assert passed.stat().st_size == before
+        assert (passed.stat().st_size, ticks.stat().st_size) == before
         listener.close()
+
+
+def states_of(word):
+    """The states (proc_pid_stat(5)) of all processes with `word` in their command line."""
+    found = set()
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if word.encode() in (process / "cmdline").read_bytes():
+                found.add((process / "stat").read_text().rpartition(")")[2].split()[0])
+        except OSError:
+            continue
+    return found
 
 
 def drain(listener):
@@ -119,10 +127,3 @@ def drain(listener):
         except BlockingIOError:
             break
     listener.settimeout(1)
-
-
-def wait_quiet(path, size, seconds=0.5):
-    """True when the file does not grow for a while: ten times the pace of its writer."""
-    import time
-    time.sleep(seconds)
-    return path.stat().st_size == size

@@ -619,8 +619,17 @@ TEST(ProcessDriver, RealSupervisorAcceptsItsLaunchMaterial) {
   const std::string bundle = getenv("OPENSHELL_TEST_BUNDLE") != nullptr ? getenv("OPENSHELL_TEST_BUNDLE") : OPENSHELL_BIN_DIR "/../bundle";
   if (!fs::exists(bin) || !fs::exists(bundle + "/openshell-sandbox"))
     GTEST_SKIP() << "no supervisor at " << bin << " or no bundle at " << bundle;
+  const int gateway = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(bind(gateway, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(listen(gateway, 8), 0);
+  ASSERT_EQ(getsockname(gateway, reinterpret_cast<sockaddr*>(&at), &size), 0);
   Host host;
   host.adjust = [&](ProcessDriverOptions& options) {
+    options.gateway_endpoint = "https://127.0.0.1:" + std::to_string(ntohs(at.sin_port));
     options.bundle_dir = bundle;
     options.supervisor_path = bin;
     options.init_argv.clear();
@@ -630,10 +639,18 @@ TEST(ProcessDriver, RealSupervisorAcceptsItsLaunchMaterial) {
   SandboxSpec wanted = spec(kId);
   wanted.log_level = "info";
   create(host, wanted);
-  // Long enough for a refused flag or file to end it; what it does then is its own tests' matter.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{2};
-  while (std::chrono::steady_clock::now() < deadline && host.driver().get(SandboxId{kId})->conditions.front().reason == "BackendReady")
-    usleep(10000);
+  // It calls its gateway when all of it was taken, and again when the gateway hangs up; what it does then is its own tests' matter.
+  int calls = 0;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+  while (calls < 2 && std::chrono::steady_clock::now() < deadline &&
+         host.driver().get(SandboxId{kId})->conditions.front().reason == "BackendReady") {
+    pollfd called{gateway, POLLIN, 0};
+    if (poll(&called, 1, 50) != 1) continue;
+    close(accept4(gateway, nullptr, nullptr, SOCK_CLOEXEC));
+    ++calls;
+  }
+  close(gateway);
+  EXPECT_EQ(calls, 2);
   EXPECT_EQ(host.driver().get(SandboxId{kId})->conditions.front().reason, "BackendReady")
       << host.driver().get(SandboxId{kId})->conditions.front().message << "\n"
       << read_text(host.state(kId) + "/driver/supervisor.log") << read_text(host.state(kId) + "/driver/sandbox.log");

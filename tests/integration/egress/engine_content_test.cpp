@@ -47,6 +47,7 @@ class Client {
 std::string rpc(const std::string& method, const std::string& params = "{}") {
   return fmt::format(R"({{"jsonrpc":"2.0","id":1,"method":"{}","params":{}}})", method, params);
 }
+constexpr auto kOnlyA = "protocol: json-rpc, enforcement: enforce, rules: [{allow: {method: a}}]";
 constexpr auto kVersion = "MCP-Protocol-Version: 2025-11-25\r\n";
 
 std::size_t denied_events(World& world) {
@@ -245,7 +246,7 @@ TEST(EngineContent, L7_10_L7_11_TheBodyIsBounded) {
 TEST(EngineContent, ABodyMayComeLateAndTheNextRequestFollows) {
   Server server;
   World world;
-  world.publish(policy(server.port(), "protocol: json-rpc, enforcement: enforce, rules: [{allow: {method: a}}]"));
+  world.publish(policy(server.port(), kOnlyA));
   auto opened = world.open(kHost, server.port());
   ASSERT_TRUE(opened.wire);
   const auto body = rpc("a");
@@ -267,7 +268,7 @@ TEST(EngineContent, ABodyMayComeLateAndTheNextRequestFollows) {
 TEST(EngineContent, AClientThatBreaksOffInsideTheBodyReachesNobody) {
   Server server;
   World world;
-  world.publish(policy(server.port(), "protocol: json-rpc, enforcement: enforce, rules: [{allow: {method: a}}]"));
+  world.publish(policy(server.port(), kOnlyA));
   {
     auto opened = world.open(kHost, server.port());
     ASSERT_TRUE(opened.wire);
