@@ -44,7 +44,7 @@ struct EndpointFacts {
 };
 
 void add(std::set<std::string>& into, auto list) {
-  for (const auto one : list) into.emplace(one);
+  for (const auto& one : list) into.emplace(one);
 }
 
 void add_preset(std::set<std::string>& into, const pb::NetworkEndpoint& endpoint, Protocol protocol,
