@@ -235,7 +235,9 @@ TEST_F(Drafts, PP_07_AutomaticApprovalLooksAtTheProvidersOfNowNotOfTheSubmission
   release();
   ASSERT_EQ(drafts("pending").size(), 1U) << "another credential may be used through it now: a person looks at it";
   EXPECT_FALSE(rules().contains("allow_9092"));
-  EXPECT_TRUE(approve(drafts("pending").at(0).id()).ok()) << "evaluated again meanwhile";
+  EXPECT_EQ(text(approve(drafts("pending").at(0).id()).status()),
+            "proposal inputs changed; evaluation refreshed, refetch and review again");
+  EXPECT_TRUE(approve(drafts("pending").at(0).id()).ok());
 }
 
 TEST_F(Drafts, AutomaticApprovalOfManyMakesOneRevisionEach) {
