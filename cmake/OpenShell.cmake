@@ -100,7 +100,7 @@ function(openshell_fuzz_target NAME)
     target_sources(${NAME} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/driver.cpp)
   endif()
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
-  add_test(NAME fuzz.${NAME} COMMAND nice -n 19 $<TARGET_FILE:${NAME}> -seed=1 -max_total_time=${OPENSHELL_FUZZ_SECONDS} ${PROJECT_SOURCE_DIR}/${A_CORPUS})
+  add_test(NAME fuzz.${NAME} COMMAND ${PROJECT_SOURCE_DIR}/tests/fuzz/at_low_priority.sh $<TARGET_FILE:${NAME}> -seed=1 -max_total_time=${OPENSHELL_FUZZ_SECONDS} ${PROJECT_SOURCE_DIR}/${A_CORPUS})
   set_tests_properties(fuzz.${NAME} PROPERTIES LABELS fuzz TIMEOUT 600)
 endfunction()
 
