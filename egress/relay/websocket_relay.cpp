@@ -9,6 +9,7 @@
 #include "egress/relay/relay.hpp"
 #include "egress/uuid.hpp"
 #include "egress/websocket/frame.hpp"
+#include "policy/content/graphql.hpp"
 
 namespace openshell::egress {
 namespace {
@@ -155,10 +156,25 @@ void deny(const SessionPtr& session, std::string_view detail, std::string_view r
 }
 
 /// The policy's word on one text message, under the generation of this moment. False: the session ended.
-bool judge_text(const SessionPtr& session, const policy::Endpoint*& endpoint) {
+bool judge_text(const SessionPtr& session, std::string_view text, const policy::Endpoint*& endpoint) {
   Relay& relay = session->relay;
-  const auto decision = relay.connection.request({kTextMethod, session->upgrade.path, {}});
+  policy::Request message{kTextMethod, session->upgrade.path, {}};
+  endpoint = relay.connection.deciding_for(session->upgrade.path);
+  policy::GraphqlMessage graphql;
+  if (endpoint != nullptr && endpoint->graphql_messages) {
+    graphql = policy::classify_graphql_message(text);
+    if (graphql.control) return true;
+    if (!graphql.content.error.empty()) {  // a server might read another operation in it: refused whatever the enforcement
+      relay.record(message, policy::Verdict::deny);
+      relay.observe(EndpointResult::kPolicyDenied, endpoint);
+      deny(session, "policy_denied", fmt::format("GraphQL message rejected: {}", graphql.content.error), true);
+      return false;
+    }
+    message.graphql = &graphql.content;
+  }
+  const auto decision = relay.connection.request(message);
   endpoint = decision.endpoint;
+  relay.record(message, decision.verdict);
   if (!decision.forwards()) {
     relay.observe(EndpointResult::kPolicyDenied, endpoint);
     deny(session, "policy_denied", decision.reason.empty() ? "message denied by policy" : decision.reason, true);
@@ -192,7 +208,8 @@ bool resolve_credentials(const SessionPtr& session, const policy::Endpoint* endp
 Task<bool> forward_text(SessionPtr session, Piece piece) {
   const policy::Endpoint* endpoint = nullptr;
   bool changed = false;
-  if (session->over || !judge_text(session, endpoint) || !resolve_credentials(session, endpoint, piece.bytes, changed)) co_return false;
+  if (session->over || !judge_text(session, piece.bytes, endpoint) || !resolve_credentials(session, endpoint, piece.bytes, changed))
+    co_return false;
   const auto mask = piece.own_mask && !changed ? *piece.own_mask : websocket::random_mask();
   auto frame = websocket::client_frame(websocket::Opcode::text, piece.bytes, mask);
   if (changed) wipe(piece.bytes);

@@ -261,23 +261,6 @@ TEST(EngineHttp, L7_AuditForwardsAndSaysSo) {
   EXPECT_THAT(world.events().all_text(), HasSubstr("L7_REQUEST audit GET"));
 }
 
-TEST(EngineHttp, L7_ProtocolsWithoutInspectionAreRefused) {
-  Server server;
-  World world;
-  world.publish(
-      fmt::format("  api:\n    endpoints:\n      - host: {}\n        port: {}\n        protocol: websocket\n        access: full\n"
-                  "    binaries: [/usr/bin/curl]\n",
-                  kHost, server.port()));
-  const std::string upgrade =
-      "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-  for (const auto& fields : {std::string{}, upgrade}) {
-    const auto answer = ask(*world.open(kHost, server.port()).wire, get("/chat", server.port(), fields));
-    EXPECT_EQ(answer.status, 403) << fields;
-    EXPECT_THAT(answer.body, HasSubstr("unsupported_l7_protocol")) << fields;
-  }
-  EXPECT_EQ(server.requests(), 0);
-}
-
 constexpr auto kSecret = "real-token-value-0123456789";
 
 ProviderEnvironment generic_token() {

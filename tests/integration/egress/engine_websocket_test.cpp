@@ -152,6 +152,44 @@ TEST(EngineWebSocket, AServerThatAcceptsAnotherHandshakeIsNoServer) {
   EXPECT_EQ(talk.head.status, 502);
 }
 
+std::string subscribe(std::string_view query) {
+  return text(fmt::format(R"({{"id":"1","type":"subscribe","payload":{{"query":"{}"}}}})", query));
+}
+
+// L7-04: by operation and field, as in a body.
+TEST(EngineWebSocket, L7_04_GraphqlMessagesAreJudgedByTheirOperations) {
+  for (const std::string enforcement : {"enforce", "audit"}) {
+    Server server;
+    World world;
+    world.publish(
+        fmt::format("  chat:\n    endpoints:\n      - host: {}\n        port: {}\n        protocol: websocket\n        enforcement: {}\n"
+                    "        rules:\n          - allow: {{method: GET, path: \"/ws/**\"}}\n"
+                    "          - allow: {{operation_type: subscription, fields: [news]}}\n    binaries: [/usr/bin/curl]\n",
+                    kHost, server.port(), enforcement));
+    const auto talk = [&](const std::string& message) {
+      auto opened = world.open(kHost, server.port());
+      EXPECT_TRUE(opened.wire->write(handshake("/ws/talk", server.port())));
+      EXPECT_EQ(read_message(*opened.wire, true).status, 101);
+      EXPECT_TRUE(opened.wire->write(text(R"({"type":"ping"})") + message));
+      const std::string pong = answer(R"({"type":"ping"})");
+      EXPECT_EQ(read_bytes(*opened.wire, pong.size()), pong) << "control messages need no rule";
+      return read_bytes(*opened.wire, 4);
+    };
+    const bool audit = enforcement == "audit";
+    EXPECT_EQ(talk(subscribe("subscription { news }")).substr(0, 1), "\x81");
+    EXPECT_EQ(talk(subscribe("subscription { news secrets }")).substr(0, 1), audit ? "\x81" : "\x88");
+    EXPECT_EQ(talk(subscribe("mutation { erase }")).substr(0, 1), audit ? "\x81" : "\x88");
+    for (const auto& malformed :
+         {text("no json"), text(R"({"type":"other"})"), subscribe("subscription { news "), text(R"({"type":"subscribe","id":""})")}) {
+      const auto told = talk(malformed);
+      EXPECT_EQ(told.substr(0, 1), "\x88") << "also under audit";
+      EXPECT_EQ(told.substr(2, 2), "\x03\xf0");
+    }
+    EXPECT_THAT(server.seen(), Not(HasSubstr("no json")));
+    EXPECT_EQ(server.seen().find("erase") != std::string::npos, audit);
+  }
+}
+
 // FB-06: a policy that no longer admits the session ends it with 1012; one that only changes its messages is in force for the next.
 TEST(EngineWebSocket, FB_06_ANewPolicyIsInForceForALiveSession) {
   Talk talk;
