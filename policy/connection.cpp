@@ -2,19 +2,14 @@
 #include <algorithm>
 #include <array>
 
+#include "policy/crowd.hpp"
 #include "policy/matcher.hpp"
+#include "policy/rank.hpp"
 #include "policy/rules.hpp"
 #include "policy/text.hpp"
 
 namespace openshell::policy {
 namespace {
-
-// Larger request rank decides; equals by rule key, then index.
-bool decides_over(const Endpoint* a, const Endpoint* b) {
-  if (a->request_rank != b->request_rank) return a->request_rank > b->request_rank;
-  if (a->policy != b->policy) return a->policy < b->policy;
-  return a->index < b->index;
-}
 
 bool blocked_addresses_equal(const Endpoint* a, const Endpoint* b) {
   static const std::vector<AddressBlock> kNone;
@@ -70,6 +65,12 @@ std::string refusal_text(const Request& request, const Endpoint* endpoint, bool 
 
 }  // namespace
 
+bool decides_over(const Endpoint* a, const Endpoint* b) {
+  if (a->request_rank != b->request_rank) return a->request_rank > b->request_rank;
+  if (a->policy != b->policy) return a->policy < b->policy;
+  return a->index < b->index;
+}
+
 std::string_view to_string(Field field) {
   constexpr std::array<std::string_view, 13> kNames{"",     "host",  "port",           "binary",         "endpoint.path", "method",
                                                     "path", "query", "operation_type", "operation_name", "fields",        "persisted_query",
@@ -77,9 +78,31 @@ std::string_view to_string(Field field) {
   return kNames.at(static_cast<std::size_t>(field));
 }
 
+std::span<const Endpoint* const> Connection::endpoints() const noexcept {
+  return listed_ != nullptr ? std::span<const Endpoint* const>{listed_->endpoints} : std::span<const Endpoint* const>{endpoints_};
+}
+
+// All endpoints of a matcher stand in one array in the order of deciding, so order by address is that order.
+void Connection::settle() {
+  if (endpoints_.empty()) return;
+  if (listed_ != nullptr) {
+    endpoints_.insert(endpoints_.end(), listed_->endpoints.begin(), listed_->endpoints.end());
+    listed_ = nullptr;
+  }
+  std::sort(endpoints_.begin(), endpoints_.end());
+  endpoints_.erase(std::unique(endpoints_.begin(), endpoints_.end()), endpoints_.end());
+}
+
+const Endpoint* Connection::first_inspecting() const noexcept {
+  if (listed_ != nullptr) return listed_->inspecting;
+  const auto found = std::find_if(endpoints_.begin(), endpoints_.end(), [](const Endpoint* e) { return e->inspects(); });
+  return found == endpoints_.end() ? nullptr : *found;
+}
+
 const Endpoint* Connection::deciding_for(std::string_view canonical_path) const {
+  if (listed_ != nullptr && listed_->requests) return listed_->requests->deciding(canonical_path);
   const Endpoint* best = nullptr;
-  for (const Endpoint* endpoint : endpoints_) {
+  for (const Endpoint* endpoint : endpoints()) {
     if (!endpoint->carries_metadata) break;  // the plain ones come last
     if ((best == nullptr || decides_over(endpoint, best)) && endpoint->covers_path(canonical_path)) best = endpoint;
   }
@@ -132,30 +155,32 @@ RequestDecision Connection::requests(Request request, std::span<const JsonRpcCon
 
 // A deny rule of any endpoint counts, and what a protocol refuses by itself.
 bool Connection::find_denial(const Request& request, RequestDecision& out) const {
-  for (const Endpoint* endpoint : endpoints_) {
-    if (!is_inspected(endpoint->protocol) || !endpoint->covers_path(request.path)) continue;
-    const RuleHit hit = endpoint->rules->denying(request);
-    if (!hit.hit || (hit.rule < 0 && !endpoint->inspects())) continue;
-    out.rule_endpoint = endpoint;
+  const auto denies = [&](const Endpoint& endpoint) {
+    if (!is_inspected(endpoint.protocol) || !endpoint.covers_path(request.path)) return false;
+    const RuleHit hit = endpoint.rules->denying(request);
+    if (!hit.hit || (hit.rule < 0 && !endpoint.inspects())) return false;
+    out.rule_endpoint = &endpoint;
     out.rule = hit.rule;
     out.deny_rule = hit.rule >= 0;
     return true;
-  }
-  return false;
+  };
+  if (listed_ != nullptr && listed_->requests) return listed_->requests->first_denying(request.path, denies) != RequestIndex::npos;
+  return std::any_of(endpoints().begin(), endpoints().end(), [&](const Endpoint* endpoint) { return denies(*endpoint); });
 }
 
 // Endpoints of the deciding one's protocol add up; another's rules speak another vocabulary.
 bool Connection::find_allowance(const Request& request, RequestDecision& out) const {
-  for (const Endpoint* endpoint : endpoints_) {
-    if (endpoint->protocol != out.protocol || !endpoint->inspects() || !endpoint->covers_path(request.path)) continue;
-    const RuleHit hit = endpoint->rules->allowing(request);
-    if (!hit.hit) continue;
+  const auto allows = [&](const Endpoint& endpoint) {
+    if (endpoint.protocol != out.protocol || !endpoint.inspects() || !endpoint.covers_path(request.path)) return false;
+    const RuleHit hit = endpoint.rules->allowing(request);
+    if (!hit.hit) return false;
     out.verdict = Verdict::allow;
-    out.rule_endpoint = endpoint;
+    out.rule_endpoint = &endpoint;
     out.rule = hit.rule;
     return true;
-  }
-  return false;
+  };
+  if (listed_ != nullptr && listed_->requests) return listed_->requests->first_allowing(request.path, allows) != RequestIndex::npos;
+  return std::any_of(endpoints().begin(), endpoints().end(), [&](const Endpoint* endpoint) { return allows(*endpoint); });
 }
 
 Miss Connection::miss_of(const Request& request, const RequestDecision& decision) const {
@@ -163,7 +188,7 @@ Miss Connection::miss_of(const Request& request, const RequestDecision& decision
   const bool refused = decision.verdict == Verdict::deny || decision.verdict == Verdict::audit;
   if (!allowed || inspection != Inspection::requests || !refused || decision.deny_rule) return best;
   const Endpoint* deciding_endpoint = decision.endpoint;
-  for (const Endpoint* endpoint : endpoints_) {
+  for (const Endpoint* endpoint : endpoints()) {
     if (!endpoint->inspects()) continue;
     if (!endpoint->covers_path(request.path)) {
       if (best.endpoint == nullptr) best = {endpoint, -1, Field::endpoint_path, {}, 0};
@@ -178,11 +203,11 @@ Miss Connection::miss_of(const Request& request, const RequestDecision& decision
 }
 
 bool Connection::may_allow_encoded_slash() const noexcept {
-  return std::any_of(endpoints_.begin(), endpoints_.end(), [](const Endpoint* e) { return e->inspects() && e->allow_encoded_slash; });
+  return std::any_of(endpoints().begin(), endpoints().end(), [](const Endpoint* e) { return e->inspects() && e->allow_encoded_slash; });
 }
 
 const Endpoint* Connection::uninspected_credential() const noexcept {
-  for (const Endpoint* endpoint : endpoints_) {
+  for (const Endpoint* endpoint : endpoints()) {
     const bool seen = endpoint->inspects() && inspection == Inspection::requests;
     if (endpoint->provider_credentialed && !endpoint->allow_uninspected_credentials && !seen) return endpoint;
   }
@@ -195,7 +220,7 @@ bool Connection::same_handling(const Connection& next) const {
   if (inspection != Inspection::requests) return true;
   const auto handling = [](const Connection& c) {
     std::vector<std::string> out;
-    for (const Endpoint* endpoint : c.endpoints_) {
+    for (const Endpoint* endpoint : c.endpoints()) {
       if (endpoint->carries_metadata) out.push_back(handling_of(*endpoint->source));
     }
     std::sort(out.begin(), out.end());

@@ -77,6 +77,7 @@ class Glob {
     bool accepting = false;
   };
   friend class GlobCompiler;
+  friend class GlobWalk;  // boundary/atoms.cpp: many patterns at once
   [[nodiscard]] bool run(std::string_view text) const;
   [[nodiscard]] bool by_segments(std::string_view text) const;
   /// For questions that need one where matching does not.

@@ -44,6 +44,12 @@ class HostIndex {
   /// INVALID_ARGUMENT: the pattern does not parse.
   absl::Status add_pattern(std::string_view pattern, std::span<const std::uint16_t> ports, std::uint32_t endpoint);
   void finish();
+  /// Calls `use(const HostEntry&)` for every host and pattern; after finish() they stay where they are.
+  template <class Use>
+  void each(Use&& use) const {
+    for (const auto& [host, entry] : exact_) use(entry);
+    for (const auto& entry : entries_) use(entry);
+  }
 
   [[nodiscard]] const HostEntry* exact(std::string_view host) const {
     const auto found = exact_.find(view(host));

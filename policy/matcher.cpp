@@ -7,6 +7,7 @@
 #include <deque>
 #include <tuple>
 
+#include "policy/crowd.hpp"
 #include "policy/evaluator_input.hpp"
 #include "policy/host_index.hpp"
 #include "policy/normalize.hpp"
@@ -36,6 +37,14 @@ class Caller {
  public:
   Caller(const BinaryIdentity& identity, const absl::flat_hash_map<std::string, std::uint32_t>& numbers)
       : identity_{identity}, numbers_{numbers} {}
+
+  /// Calls `use(number, path)` for the program and each ancestor that has a path.
+  template <class Use>
+  void each(Use&& use) {
+    for (std::size_t i = 0; i <= identity_.ancestors.size(); ++i) {
+      if (!path(i).empty()) use(number(i), path(i));
+    }
+  }
 
   [[nodiscard]] bool admitted_by(const Binaries& binaries) {
     return admits(binaries, 0) || (!identity_.ancestors.empty() && ancestor_admitted(binaries));
@@ -102,6 +111,9 @@ struct Matcher::Tables {
   absl::flat_hash_map<std::string, std::uint32_t> binary_numbers;
   HostIndex hosts;
   HostEntry hostless;
+  using CrowdPlace = std::pair<const HostEntry*, std::uint16_t>;
+  absl::flat_hash_map<CrowdPlace, Crowd> crowds;  // places with many endpoints
+  std::size_t crowd_entries = 0;
 
   absl::Status compile();
   absl::Status add_rule(const std::string& key, const pb::NetworkPolicyRule& rule);
@@ -109,6 +121,12 @@ struct Matcher::Tables {
   absl::StatusOr<Endpoint> make_endpoint(const std::string& key, const pb::NetworkPolicyRule& rule, int index);
   void assign_ranks();
   absl::Status build_index();
+  void build_crowds(const HostEntry& entry);
+  [[nodiscard]] const Crowd* crowd(const HostEntry& entry, std::uint16_t port) const {
+    if (crowds.empty()) return nullptr;
+    const auto found = crowds.find({&entry, port});
+    return found == crowds.end() ? nullptr : &found->second;
+  }
 
   /// Calls `use(const HostEntry&)` with everything that admits `host`.
   template <class Use>
@@ -295,7 +313,29 @@ absl::Status Matcher::Tables::build_index() {
   }
   hosts.finish();
   hostless.finish();
+  hosts.each([this](const HostEntry& entry) { build_crowds(entry); });
+  build_crowds(hostless);
   return absl::OkStatus();
+}
+
+void Matcher::Tables::build_crowds(const HostEntry& entry) {
+  for (std::size_t begin = 0, end = 0; begin < entry.by_port.size(); begin = end) {
+    const auto port = entry.by_port[begin].first;
+    std::size_t entries = 0;
+    for (end = begin; end < entry.by_port.size() && entry.by_port[end].first == port; ++end) {
+      const auto& binaries = rules[rule_of[entry.by_port[end].second]].binaries;
+      entries += 1 + binaries.plain.size() + binaries.globs.size();
+    }
+    if (end - begin < kCrowdedFrom || crowd_entries + entries > kMaxCrowdEntries) continue;
+    crowd_entries += entries;
+    Crowd& crowd = crowds[{&entry, port}];
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto endpoint = entry.by_port[i].second;
+      const auto& binaries = rules[rule_of[endpoint]].binaries;
+      crowd.add(endpoints[endpoint], rule_of[endpoint], binaries.plain, binaries.globs);
+    }
+    crowd.finish();
+  }
 }
 
 absl::Status Matcher::Tables::compile() {
@@ -351,26 +391,45 @@ Connection Matcher::connect(const Destination& destination) const {
     first_rule = std::min(first_rule, rule);
     if (endpoint.exact_host && !endpoint.advisor_proposed) out.exact_declared_host = true;
   };
-  t.for_each_entry(destination.host, [&](const HostEntry& entry) { entry.on_port(destination.port, consider); });
-  if (out.endpoints_.empty()) {
+  // One list of the matcher is taken as it is; several are put together.
+  const auto take = [&](const EndpointList& list) {
+    first_rule = std::min(first_rule, list.first_rule);
+    out.exact_declared_host = out.exact_declared_host || list.exact_declared_host;
+    if (out.listed_ == nullptr) {
+      out.listed_ = &list;
+    } else if (out.listed_ != &list) {
+      out.endpoints_.insert(out.endpoints_.end(), list.endpoints.begin(), list.endpoints.end());
+    }
+  };
+  t.for_each_entry(destination.host, [&](const HostEntry& entry) {
+    const Crowd* crowd = t.crowd(entry, destination.port);
+    if (crowd == nullptr) {
+      entry.on_port(destination.port, consider);
+    } else if (!t.options.require_binary_identity) {
+      take(crowd->everyone());
+    } else {
+      caller.each([&](std::uint32_t number, std::string_view path) { crowd->of(number, path, take); });
+    }
+  });
+  out.settle();
+  if (out.endpoints().empty()) {
     explain_denial(destination, out);
     return out;
   }
-  // All endpoints stand in one array in the order of deciding, so order by address is that order.
-  std::sort(out.endpoints_.begin(), out.endpoints_.end());
   out.allowed = true;
   out.policy = t.rules[first_rule].key;
-  if (!out.endpoints_.front()->carries_metadata) {
+  const Endpoint* front = out.endpoints().front();
+  if (!front->carries_metadata) {
     out.inspection = Inspection::passthrough;
     return out;
   }
-  out.deciding = out.endpoints_.front();
-  out.tls = out.deciding->tls;
-  out.protocol = out.deciding->protocol;
-  if (out.deciding->raw()) return out;
-  const auto inspecting = std::find_if(out.endpoints_.begin(), out.endpoints_.end(), [](const Endpoint* e) { return e->inspects(); });
-  out.inspection = inspecting == out.endpoints_.end() ? Inspection::passthrough : Inspection::requests;
-  if (inspecting != out.endpoints_.end()) out.protocol = (*inspecting)->protocol;
+  out.deciding = front;
+  out.tls = front->tls;
+  out.protocol = front->protocol;
+  if (front->raw()) return out;
+  const Endpoint* inspecting = out.first_inspecting();
+  out.inspection = inspecting == nullptr ? Inspection::passthrough : Inspection::requests;
+  if (inspecting != nullptr) out.protocol = inspecting->protocol;
   return out;
 }
 
@@ -426,7 +485,6 @@ std::vector<const Endpoint*> Matcher::endpoints_for(std::string_view host) const
   return out;
 }
 
-bool Matcher::has_rules() const noexcept { return !tables_->endpoints.empty(); }
 const pb::SandboxPolicy& Matcher::policy() const noexcept { return tables_->policy; }
 const MatcherOptions& Matcher::options() const noexcept { return tables_->options; }
 std::span<const Endpoint> Matcher::all_endpoints() const noexcept { return tables_->endpoints; }

@@ -30,7 +30,8 @@ namespace openshell::policy {
 
 class Matcher;
 class Connection;
-struct RuleSet;  // compiled request rules of one endpoint (rules.hpp)
+struct RuleSet;       // compiled request rules of one endpoint (rules.hpp)
+struct EndpointList;  // many endpoints of one place (crowd.hpp)
 
 enum class Protocol : std::uint8_t { none, tcp, sql, rest, websocket, graphql, json_rpc, mcp };
 [[nodiscard]] std::string_view to_string(Protocol protocol);
@@ -188,7 +189,7 @@ class Connection {
 
   /// Every admitting endpoint of the matching rules, by connection_rank (largest first), then rule key, then index. Plain L4 endpoints come
   /// last.
-  [[nodiscard]] std::span<const Endpoint* const> endpoints() const noexcept { return endpoints_; }
+  [[nodiscard]] std::span<const Endpoint* const> endpoints() const noexcept;
   /// Judges one request of an allowed, inspected connection. On any other connection: deny (raw) or allow (passthrough).
   [[nodiscard]] RequestDecision request(const Request& request) const;
   /// The same for a request that asks several things, `request` once with each of them (a JSON-RPC batch): the first refusal, else the last
@@ -212,10 +213,13 @@ class Connection {
 
  private:
   friend class Matcher;
+  void settle();
+  [[nodiscard]] const Endpoint* first_inspecting() const noexcept;
   bool find_denial(const Request& request, RequestDecision& out) const;
   bool find_allowance(const Request& request, RequestDecision& out) const;
   std::shared_ptr<const Matcher> matcher_;
   absl::InlinedVector<const Endpoint*, 6> endpoints_;
+  const EndpointList* listed_ = nullptr;  // all of them, where the matcher has just this list; endpoints_ is empty then
 };
 
 struct MatcherOptions {
@@ -241,8 +245,6 @@ class Matcher : public std::enable_shared_from_this<Matcher> {
   [[nodiscard]] bool knows_host(std::string_view host) const;
   /// Every endpoint that names `host`, by connection_rank: what policy DNS makes contracts of.
   [[nodiscard]] std::vector<const Endpoint*> endpoints_for(std::string_view host) const;
-  /// False: the policy grants no destination at all.
-  [[nodiscard]] bool has_rules() const noexcept;
   [[nodiscard]] const pb::SandboxPolicy& policy() const noexcept;
   [[nodiscard]] const MatcherOptions& options() const noexcept;
   [[nodiscard]] std::span<const Endpoint> all_endpoints() const noexcept;

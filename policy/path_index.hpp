@@ -19,6 +19,8 @@ class PathIndex {
  public:
   /// `item` numbers rise.
   void add(const Glob& glob, std::uint32_t item);
+  /// The same for an item of several patterns, added one after the other: it stands once in each list.
+  void add_once(const Glob& glob, std::uint32_t item);
 
   /// Calls `use(items)` with lists of rising numbers that hold together every item whose pattern matches `path`, and others.
   template <class Use>
@@ -35,6 +37,7 @@ class PathIndex {
 
  private:
   using Items = std::vector<std::uint32_t>;
+  Items& list_of(const Glob& glob);
   static absl::string_view view(std::string_view text) { return {text.data(), text.size()}; }
 
   absl::flat_hash_map<std::string, Items> literals_;

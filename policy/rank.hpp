@@ -31,6 +31,10 @@ struct Specificity {
   }
 };
 
+struct Endpoint;
+/// Of two endpoints that a request falls under: larger request rank decides, equals by rule key, then index.
+[[nodiscard]] bool decides_over(const Endpoint* a, const Endpoint* b);
+
 [[nodiscard]] Specificity specificity(const pb::NetworkEndpoint& endpoint);
 
 /// True when the endpoint says how traffic is handled (protocol, allowed_ips, tls or a credential binding); a plain one only grants access.

@@ -94,6 +94,21 @@ pb::SandboxPolicy own_binaries(int rules) {
   return out;
 }
 
+pb::SandboxPolicy own_paths(int rules) {
+  pb::SandboxPolicy out;
+  for (int i = 0; i < rules; ++i) allow(rest_endpoint(rule_of(out, i), "api.shop.test"), "GET", fmt::format("/v1/resource{}/**", i));
+  return out;
+}
+
+pb::SandboxPolicy program_patterns(int rules) {
+  pb::SandboxPolicy out;
+  for (int i = 0; i < rules; ++i) {
+    allow(rest_endpoint(rule_of(out, i, i == rules / 2 ? "/usr/bin/*" : fmt::format("/opt/tools{}/**", i)), "api.shop.test"), "GET",
+          "/v1/**");
+  }
+  return out;
+}
+
 std::vector<Shape> shapes() {
   const auto shop = [](int) { return std::string{"api.shop.test"}; };
   const auto items = [](int) { return std::string{"/v1/abc/items/7"}; };
@@ -103,6 +118,8 @@ std::vector<Shape> shapes() {
       {"one endpoint", one_endpoint, shop, [](int n) { return fmt::format("/v1/resource{}/a/parts/b", n / 2 / 2 * 2); }},
       {"own ports", own_ports, shop, items},
       {"own programs", own_binaries, shop, items},
+      {"program patterns", program_patterns, shop, items},
+      {"one program", own_paths, shop, [](int n) { return fmt::format("/v1/resource{}/a", n / 2); }},
   };
 }
 

@@ -53,7 +53,9 @@ class Maker {
 
   pb::SandboxPolicy policy() {
     pb::SandboxPolicy out;
-    const auto rules = 1 + dice_.below(4);
+    // Crowded ones go by way of the index by program and path.
+    const bool crowded = dice_.chance(10);
+    const auto rules = crowded ? 20 + dice_.below(30) : 1 + dice_.below(4);
     for (std::size_t i = 0; i < rules; ++i) {
       auto& rule = (*out.mutable_network_policies())[std::string{dice_.chance(20) ? "_provider_" : "r"} + std::to_string(i)];
       const auto endpoints = 1 + dice_.below(3);
