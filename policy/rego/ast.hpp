@@ -63,16 +63,18 @@ struct Expr {
   std::vector<Term> terms;
   std::shared_ptr<const Body> body;
   std::vector<With> withs;
+  std::size_t begin = 0;  ///< Bytes of the source.
+  std::size_t end = 0;
 };
 
 struct Rule {
   Position at;
   bool is_default = false;
   bool is_function = false;
-  bool is_set = false;      ///< `name contains key`, or the older `name[key] { .. }`
-  bool assigns = false;     ///< `:=`, not `=`
+  bool is_set = false;   ///< `name contains key`, or the older `name[key] { .. }`
+  bool assigns = false;  ///< `:=`, not `=`
   bool has_body = false;
-  Term name;                ///< Variable or reference.
+  Term name;  ///< Variable or reference.
   std::vector<Term> arguments;
   std::optional<Term> key;  ///< Of a set.
   std::optional<Term> value;

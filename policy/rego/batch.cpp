@@ -1,10 +1,7 @@
 #include "policy/rego/batch.hpp"
 
-#include "policy/rego/compiler.hpp"
-#include "policy/rego/parser.hpp"
+#include "policy/rego/workspace.hpp"
 #include "policy/text.hpp"
-
-#include <chrono>
 
 namespace openshell::policy::rego {
 namespace {
@@ -18,11 +15,13 @@ Value record(std::vector<std::pair<std::string_view, Value>> members) {
 }
 
 std::string failure(const Value& id, std::string_view code, std::string_view message) {
-  return to_json(record({{"id", id.is_defined() ? id : Value::null()}, {"error", record({{"code", Value::string(code)}, {"message", Value::string(message)}})}}));
+  return to_json(record({{"id", id.is_defined() ? id : Value::null()},
+                         {"error", record({{"code", Value::string(code)}, {"message", Value::string(message)}})}}));
 }
 
 std::string failure(const Value& id, const Error& error) {
-  const std::string place = error.at.row == 0 ? error.file : cat(error.file, error.file.empty() ? "" : ":", error.at.row, ":", error.at.column);
+  const std::string place =
+      error.at.row == 0 ? error.file : cat(error.file, error.file.empty() ? "" : ":", error.at.row, ":", error.at.column);
   return failure(id, error.code, place.empty() ? error.message : cat(place, ": ", error.message));
 }
 
@@ -71,27 +70,20 @@ std::string answer_case(std::string_view line, Limits limits) {
   if (!query_text.is_defined()) return failure(id, code::kInput, "query is missing");
   const Syntax syntax = member("v0").is_true() ? Syntax::v0 : Syntax::v1;
 
-  std::vector<Module> modules;
+  Workspace workspace(syntax);
+  std::size_t count = 0;
   for (const auto& text : member("modules").items()) {
-    auto module = parse_module(cat("module", modules.size(), ".rego"), text.text(), syntax);
-    if (const auto* error = std::get_if<Error>(&module)) return failure(id, *error);
-    modules.push_back(std::get<Module>(std::move(module)));
+    if (const auto error = workspace.add_module(cat("module", count++, ".rego"), text.text())) return failure(id, *error);
   }
-  auto body = parse_query(query_text.text(), syntax);
-  if (const auto* error = std::get_if<Error>(&body)) return failure(id, *error);
-  const auto program = compile(modules);
-  if (const auto* errors = std::get_if<Errors>(&program)) return failure(id, errors->front());
-  const auto& compiled = *std::get<std::unique_ptr<Program>>(program);
-  const auto query = compile_query(compiled, std::get<Body>(body));
-  if (const auto* errors = std::get_if<Errors>(&query)) return failure(id, errors->front());
-
-  QueryContext context(limits);
-  context.strict_errors = member("strict_builtin_errors").is_true();
-  context.now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  Value data = member("data");
-  Machine machine(compiled, data.is_defined() ? data : Value::sorted_object({}), member("input"), context);
-  const auto answers = machine.run(std::get<Query>(query));
-  if (const auto* error = std::get_if<Error>(&answers)) return failure(id, *error);
+  if (const auto errors = workspace.compile(); !errors.empty()) return failure(id, errors.front());
+  if (const Value data = member("data"); data.is_defined()) {
+    if (const auto status = workspace.add_data(data); !status.ok()) return failure(id, code::kInput, "data cannot be read");
+  }
+  QueryOptions options;
+  options.limits = limits;
+  options.strict_errors = member("strict_builtin_errors").is_true();
+  const auto answers = workspace.query(query_text.text(), member("input"), options);
+  if (const auto* errors = std::get_if<Errors>(&answers)) return failure(id, errors->front());
   return to_json(record({{"id", id}, {"result", answers_document(std::get<std::vector<Answer>>(answers))}}));
 }
 

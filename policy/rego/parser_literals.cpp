@@ -24,6 +24,7 @@ std::optional<Body> Parser::body(std::string_view close) {
 
 std::optional<Expr> Parser::literal() {
   const Position at = now().at;
+  const std::size_t begin = now().begin;
   bool negated = false;
   if (keyword("not")) {
     next();
@@ -43,6 +44,8 @@ std::optional<Expr> Parser::literal() {
   expr->negated = negated;
   expr->at = at;
   if (!withs(*expr)) return std::nullopt;
+  expr->begin = begin;
+  expr->end = before().end;
   return expr;
 }
 
