@@ -1,4 +1,5 @@
 #include "policy/rego/builtins.hpp"
+#include "policy/rego/builtins_operators.hpp"
 #include "policy/text.hpp"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ struct Registry {
 const Registry& registry() {
   static const Registry* const made = [] {
     auto* all = new Registry;
-    for (const BuiltinTable* table : std::vector<const BuiltinTable*>{}) {
+    for (const BuiltinTable* table : std::vector<const BuiltinTable*>{&operator_builtins()}) {
       for (const auto& builtin : *table) {
         all->by_name.emplace(builtin.name, &builtin);
         all->sorted.push_back(&builtin);
