@@ -156,7 +156,7 @@ void mcp(Document& out, const pb::NetworkEndpoint& e) {
 
 Document endpoint(const pb::NetworkEndpoint& e, const Endpoint& compiled) {
   Document out = Document::mapping();
-  out.set("host", string(e.host()));
+  out.set("host", string(compiled.literal ? std::string{compiled.host} : e.host()));
   auto& ports = out.set("ports", Document::list());
   for (const auto port : compiled.ports) ports.push(number(port));
   out.set("_conn_rank", number(compiled.connection_rank));
