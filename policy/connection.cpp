@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "policy/arbiter.hpp"
 #include "policy/crowd.hpp"
 #include "policy/matcher.hpp"
 #include "policy/rank.hpp"
@@ -133,6 +134,13 @@ RequestDecision Connection::request(const Request& request) const {
   if (lacks_content(request, *out.endpoint)) {
     out.verdict = Verdict::unsupported;
     out.reason = text::cat("the content of the request is not known, which protocol ", to_string(out.protocol), " needs");
+    return out;
+  }
+  if (arbitrated_) {
+    auto answer = arbitrated_->request(request);
+    const bool enforced = answer.failed || out.endpoint->enforcement == Enforcement::enforce;
+    out.verdict = answer.allowed ? Verdict::allow : enforced ? Verdict::deny : Verdict::audit;
+    out.reason = std::move(answer.reason);
     return out;
   }
   const bool denied = find_denial(request, out);

@@ -1,3 +1,4 @@
+#include "policy/arbiter.hpp"
 #include "policy/matcher.hpp"
 
 #include <absl/container/flat_hash_map.h>
@@ -374,6 +375,10 @@ Connection Matcher::connect(const Destination& destination) const {
     out.reason = cat("invalid input: ", fault);
     return out;
   }
+  if (t.options.arbiter) {
+    arbitrate(destination, out);
+    return out;
+  }
   // A rule is asked about the program once, however many of its endpoints admit the destination.
   Caller caller{destination.binary, t.binary_numbers};
   std::uint32_t asked_rule = UINT32_MAX;
@@ -418,19 +423,34 @@ Connection Matcher::connect(const Destination& destination) const {
   }
   out.allowed = true;
   out.policy = t.rules[first_rule].key;
-  const Endpoint* front = out.endpoints().front();
-  if (!front->carries_metadata) {
-    out.inspection = Inspection::passthrough;
-    return out;
-  }
-  out.deciding = front;
-  out.tls = front->tls;
-  out.protocol = front->protocol;
-  if (front->raw()) return out;
-  const Endpoint* inspecting = out.first_inspecting();
-  out.inspection = inspecting == nullptr ? Inspection::passthrough : Inspection::requests;
-  if (inspecting != nullptr) out.protocol = inspecting->protocol;
+  out.settle_inspection(out.endpoints().front());
   return out;
+}
+
+void Connection::settle_inspection(const Endpoint* front) {
+  if (!front->carries_metadata) {
+    inspection = Inspection::passthrough;
+    return;
+  }
+  deciding = front;
+  tls = front->tls;
+  protocol = front->protocol;
+  if (front->raw()) return;
+  const Endpoint* inspecting = first_inspecting();
+  inspection = inspecting == nullptr ? Inspection::passthrough : Inspection::requests;
+  if (inspecting != nullptr) protocol = inspecting->protocol;
+}
+
+void Matcher::arbitrate(const Destination& destination, Connection& out) const {
+  out.arbitrated_ = tables_->options.arbiter->connect(*this, destination);
+  const Arbitrated& answer = *out.arbitrated_;
+  out.allowed = answer.allowed;
+  out.policy = answer.policy;
+  out.reason = answer.reason;
+  out.exact_declared_host = answer.exact_declared_host;
+  out.endpoints_.assign(answer.endpoints.begin(), answer.endpoints.end());
+  out.inspection = Inspection::passthrough;
+  if (out.allowed && !out.endpoints_.empty()) out.settle_inspection(out.endpoints_.front());
 }
 
 void Matcher::explain_denial(const Destination& destination, Connection& out) const {

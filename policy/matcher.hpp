@@ -28,6 +28,8 @@
 
 namespace openshell::policy {
 
+class Arbiter;
+class Arbitrated;
 class Matcher;
 class Connection;
 struct RuleSet;       // compiled request rules of one endpoint (rules.hpp)
@@ -214,11 +216,13 @@ class Connection {
  private:
   friend class Matcher;
   void settle();
+  void settle_inspection(const Endpoint* front);
   [[nodiscard]] const Endpoint* first_inspecting() const noexcept;
   bool find_denial(const Request& request, RequestDecision& out) const;
   bool find_allowance(const Request& request, RequestDecision& out) const;
   std::shared_ptr<const Matcher> matcher_;
   absl::InlinedVector<const Endpoint*, 6> endpoints_;
+  std::shared_ptr<const Arbitrated> arbitrated_;  // null: the compiled rules decide
   const EndpointList* listed_ = nullptr;  // all of them, where the matcher has just this list; endpoints_ is empty then
 };
 
@@ -227,6 +231,7 @@ struct MatcherOptions {
   /// Final targets of symlinked binary paths inside the workload's root: (path as written in the policy, target). Each adds an entry to its
   /// rules.
   std::vector<std::pair<std::string, std::string>> symlink_targets;
+  std::shared_ptr<const Arbiter> arbiter;  ///< decides in place of the compiled rules; null: these do
 };
 
 class Matcher : public std::enable_shared_from_this<Matcher> {
@@ -253,6 +258,7 @@ class Matcher : public std::enable_shared_from_this<Matcher> {
   struct Tables;
   explicit Matcher(std::unique_ptr<Tables> tables);
   void explain_denial(const Destination& destination, Connection& out) const;
+  void arbitrate(const Destination& destination, Connection& out) const;
   std::unique_ptr<Tables> tables_;
   friend class Connection;
 };
