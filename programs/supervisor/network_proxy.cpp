@@ -20,6 +20,7 @@
 #include "openshell.pb.h"
 #include "policy/matcher.hpp"
 #include "policy/parse.hpp"
+#include "policy/rules_file.hpp"
 #include "programs/supervisor/descriptor_budget.hpp"
 #include "programs/supervisor/event_log.hpp"
 #include "programs/supervisor/interception_ca.hpp"
@@ -48,7 +49,7 @@ class LoggedEvents final : public egress::EventSink {
   const std::shared_ptr<EventLog> log_;
 };
 
-absl::StatusOr<std::shared_ptr<const policy::Matcher>> load(const std::string& path) {
+absl::StatusOr<std::shared_ptr<const policy::Matcher>> load(const std::string& path, const std::string& rules) {
   const auto text = read_text(path);
   if (!text.ok()) return absl::InvalidArgumentError("--policy-data: " + std::string{text.status().message()});
   const auto parsed = policy::load_policy(*text, path);
@@ -56,6 +57,13 @@ absl::StatusOr<std::shared_ptr<const policy::Matcher>> load(const std::string& p
   if (!parsed.ok()) return absl::InvalidArgumentError(parsed.diagnostics.render());
   policy::MatcherOptions options;
   options.require_binary_identity = false;  // which program speaks can not be told here (NP-11)
+  auto matcher = policy::Matcher::compile(*parsed.policy, options);
+  if (!matcher.ok() || rules.empty()) return matcher;
+  const auto source = read_text(rules);
+  if (!source.ok()) return absl::InvalidArgumentError("--policy-rules: " + std::string{source.status().message()});
+  auto arbiter = policy::load_rules_file(*source, rules, **matcher);
+  if (!arbiter.ok()) return arbiter.status();
+  options.arbiter = *std::move(arbiter);
   return policy::Matcher::compile(*parsed.policy, options);
 }
 
@@ -169,7 +177,7 @@ class NetworkProxy {
 
   absl::Status start() {
     start_logging({options_.log_level, {}, "error"}, nullptr);
-    auto matcher = load(options_.policy_data);
+    auto matcher = load(options_.policy_data, options_.policy_rules);
     if (!matcher.ok()) return matcher.status();
     auto ca = make_interception_ca(options_.additional_ca_bundle);
     if (!ca.ok()) return ca.status();
@@ -201,7 +209,7 @@ class NetworkProxy {
   }
 
   void reload() {
-    auto matcher = load(options_.policy_data);
+    auto matcher = load(options_.policy_data, options_.policy_rules);
     if (!matcher.ok()) {
       spdlog::error("the policy was not read again, generation {} stays: {}", number_,
                     std::string{absl::StripTrailingAsciiWhitespace(matcher.status().message())});

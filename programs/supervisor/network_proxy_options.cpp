@@ -94,12 +94,13 @@ bool is_network_proxy(const std::vector<std::string>& arguments) {
 
 absl::StatusOr<NetworkProxyOptions> parse_network_proxy_options(const std::vector<std::string>& arguments, const Environment& environment) {
   NetworkProxyOptions out;
-  std::string listen, rules = environment("OPENSHELL_POLICY_RULES").value_or("");
+  std::string listen;
+  out.policy_rules = environment("OPENSHELL_POLICY_RULES").value_or("");
   out.policy_data = environment("OPENSHELL_POLICY_DATA").value_or("");
   out.log_level = environment("OPENSHELL_LOG_LEVEL").value_or(out.log_level);
   const std::vector<std::pair<std::string_view, std::string*>> texts{{"--listen", &listen},
                                                                      {"--tls-dir", &out.tls_dir},
-                                                                     {"--policy-rules", &rules},
+                                                                     {"--policy-rules", &out.policy_rules},
                                                                      {"--policy-data", &out.policy_data},
                                                                      {"--additional-ca-bundle", &out.additional_ca_bundle},
                                                                      {"--log-level", &out.log_level}};
@@ -123,9 +124,6 @@ absl::StatusOr<NetworkProxyOptions> parse_network_proxy_options(const std::vecto
   if (!listen.empty()) {
     if (auto status = read_listen(listen, out); !status.ok()) return status;
   }
-  if (!rules.empty())
-    return bad("--policy-rules",
-               "rules of one's own are not evaluated by this supervisor yet; without it the built-in rules decide over --policy-data");
   if (out.policy_data.empty()) return absl::InvalidArgumentError("--policy-data is required for --role=network-proxy");
   return out;
 }

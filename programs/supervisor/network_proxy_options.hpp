@@ -17,6 +17,7 @@ struct NetworkProxyOptions {
   Port port{3128};                                                ///< 0: any free one
   std::string tls_dir;                                            ///< empty: a directory of this process under the temporary one
   std::string policy_data;                                        ///< path
+  std::string policy_rules;                                       ///< path; empty: the built-in rules decide
   std::string additional_ca_bundle;                               ///< path; empty: none
   std::string log_level = "info";
   std::vector<std::string> resolvers;
