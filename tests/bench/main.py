@@ -18,10 +18,11 @@ import creation
 import introspection
 import memory
 import policy_engine
+import rego_engines
 import requests_through
 import throughput
 
-THEMES = (policy_engine, control_plane, creation, changes, connects, requests_through, throughput, memory, introspection)
+THEMES = (policy_engine, rego_engines, control_plane, creation, changes, connects, requests_through, throughput, memory, introspection)
 
 
 def main():
