@@ -17,11 +17,12 @@ import control_plane
 import creation
 import introspection
 import memory
+import outbox
 import policy_engine
 import requests_through
 import throughput
 
-THEMES = (policy_engine, control_plane, creation, changes, connects, requests_through, throughput, memory, introspection)
+THEMES = (policy_engine, control_plane, creation, changes, connects, requests_through, throughput, memory, introspection, outbox)
 
 
 def main():
