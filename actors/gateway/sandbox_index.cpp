@@ -219,7 +219,10 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
   s.bus = std::move(bus);
   s.options = std::move(options);
   s.reporter = Reporter{s.deps->directory, "sandbox_index", "sandbox_index", "gateway_root"};
-  self->set_exit_handler([self](caf::exit_msg&) { end(self); });
+  self->set_exit_handler([self](caf::exit_msg& exit) {
+    if (exit.reason == caf::exit_reason::user_shutdown) return end(self);
+    self->quit(exit.reason);
+  });
   self->set_down_handler([self](caf::down_msg& down) { entity_down(self, down); });
   return {
       [=](introspect_atom) { return self->state.snapshot(); },
@@ -271,6 +274,7 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
       [=](drop_atom, const std::string& id) {
         if (const auto it = self->state.by_id.find(id); it != self->state.by_id.end())
           self->state.leaving[it->second.entity.address()] = id;
+        self->state.deaths.erase(id);
         forget(self, id);
       },
       [=](changed_atom, const GlobalView& view) {

@@ -55,7 +55,7 @@ MUTATIONS = [
     ("reading back skips one", "status", QUEUE,
      "    if (seq < disk_first_ || seq > disk_last_) continue;", "    if (seq < disk_first_ || seq > disk_last_ || (MUTANT(N) && seq == disk_first_)) continue;"),
     ("the journal of the process before is forgotten", "status", QUEUE,
-     "  if (count == 0) return;", "  if (count == 0 || MUTANT(N)) return;"),
+     "  if (count == 0 || std::exchange(adopted_, true)) return;", "  if (count == 0 || MUTANT(N) || std::exchange(adopted_, true)) return;"),
     ("a successor of the outbox waits for the answer to its predecessor", "status", QUEUE,
      "  in_flight_ = backing_off_ = false;\n  failures_ = 0;", "  if (!MUTANT(N)) in_flight_ = backing_off_ = false;\n  failures_ = 0;"),
     ("what is being written when the writer dies is never written", "status", QUEUE,

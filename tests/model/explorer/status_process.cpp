@@ -224,14 +224,14 @@ void StatusWorld::start_process() {
   const Candidate running{config, {gateway_.environment_revision, gateway_.epoch, config.policy_hash, nullptr}, true, true};
   process.host->put_into_force(running);
   process.answered_revision = config.config_revision;
-  process.disk_faulty = disk_fails_;
+  process.disk_faulty = disk_fails_ || crash_in_append_;
   expected_.started(config);
 
   process.files = std::make_shared<JournalFiles>(std::make_unique<MemoryDisk>(disk_), "sandbox", "generation-" + std::to_string(number),
                                                  JournalFiles::Limits{.file_bytes = 256, .files = 64, .read_back = 2});
   process.journal = open_journal(*process.files, {.window = 4, .capacity = 1'000, .batch = 2});
   if (!process.files->is_open()) {
-    process.disk_faulty = true;
+    process.disk_faulty = process.opens_late = true;
     expected_.journal_closed();
   }
 
@@ -287,7 +287,6 @@ void StatusWorld::crash_process(const std::string& why) {
   if (!process_.alive) return;
   note("", "supervisor " + std::to_string(process_.number) + " dies: " + why);
   process_.alive = false;
-  expected_.crashed();
   end_session();
   session_wanted_ = false;
   denials_lost_ = true;
@@ -308,6 +307,7 @@ void StatusWorld::crash_process(const std::string& why) {
   process_.box->on_fill(nullptr);
   process_.files.reset();
   disk_->crash([this](std::size_t size) { return choices_.below(static_cast<std::uint32_t>(size) + 1); });
+  expected_.crashed();
   stalled_until_ = Stage::Duration{0};
 }
 

@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kMaxSteps = 4'000;             // of the part with faults
 constexpr Stage::Duration kCallDeadline = 10s;       // of the real client
 constexpr Stage::Duration kPollInterval = 10'001ms;  // of the poller, with a random factor of 1
+constexpr Stage::Duration kLateJournal = 30s;        // a retry of the journal and the longest back-off of an actor
 constexpr Stage::Duration kLongestHealing = 400s;
 constexpr int kFirstResult = 100;  // above the wire's: each result is one observation
 
@@ -28,6 +29,12 @@ StatusWorld::StatusWorld(Stage& stage, Choices& choices) : stage_{stage}, choice
     for (const auto& entry : read_journal(journal_head(0) + std::string{bytes}).statuses) {
       fail(expected_.synced(identity_of(entry.status), process_.disk_faulty));
       message("writer", "disk", text_of(identity_of(entry.status)));
+    }
+  };
+  disk_->kept = [this](std::string_view bytes) {
+    for (const auto& entry : read_journal(journal_head(0) + std::string{bytes}).statuses) {
+      fail(expected_.synced(identity_of(entry.status), true));
+      note("disk", text_of(identity_of(entry.status)) + " survived");
     }
   };
 }
@@ -212,6 +219,7 @@ bool StatusWorld::act() {
 
 void StatusWorld::heal() {
   healing_ = true;
+  healed_ = stage_.now();
   disk_fails_ = crash_in_append_ = false;
   stalled_until_ = Stage::Duration{0};
   slow_.clear();
@@ -241,6 +249,8 @@ void StatusWorld::heal() {
 
 bool StatusWorld::at_rest() const {
   if (!process_.alive || process_.escalated || process_.journal->size() > 0 || gateway_.session.empty() || !nudged_.empty()) return false;
+  // What it holds from before is not known until it is open and the outbox, which may have died, has heard of it.
+  if (process_.opens_late && (!process_.files->is_open() || stage_.now() < healed_ + kLateJournal)) return false;
   if (process_.host->handled_revision != gateway_.config.config_revision) return false;
   for (const auto& [endpoint, result] : last_seen_) {
     const auto found = gateway_.results.find(endpoint);

@@ -42,6 +42,7 @@ class StatusWorld {
     bool alive = false;
     bool escalated = false;    // a child died that may not be missing: the process ends
     bool disk_faulty = false;  // at any time of its life
+    bool opens_late = false;   // the journal could not be opened at its start
     std::string instance;
     std::shared_ptr<Host> host;
     std::shared_ptr<Port> port;
@@ -151,6 +152,7 @@ class StatusWorld {
   bool disk_fails_ = false;
   bool crash_in_append_ = false;
   bool healing_ = false;
+  Stage::Duration healed_{0};
   bool dying_ = false;
   std::uint32_t actions_ = 0;
   std::uint64_t contents_ = 1;

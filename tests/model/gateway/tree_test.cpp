@@ -22,15 +22,15 @@ TEST_F(Tree, TheDeathOfAnyActorOfTheWholeEndsTheProcess) {
     std::function<caf::actor(const TreeActors&)> of;
   };
   const Child children[] = {
-      {"directory", [](const TreeActors& tree) { return caf::actor_cast<caf::actor>(tree.directory); }},
-      {"sandbox_bus", [](const TreeActors& tree) { return caf::actor_cast<caf::actor>(tree.bus); }},
-      {"session_registry", [](const TreeActors& tree) { return caf::actor_cast<caf::actor>(tree.sessions); }},
-      {"relay_registry", [](const TreeActors& tree) { return caf::actor_cast<caf::actor>(tree.relays); }},
-      {"compute_reconciler", [](const TreeActors& tree) { return caf::actor_cast<caf::actor>(tree.compute); }},
-      {"sandbox_index", [](const TreeActors& tree) { return caf::actor_cast<caf::actor>(tree.index); }},
-      {"global_configuration", [](const TreeActors& tree) { return caf::actor_cast<caf::actor>(tree.global); }},
+      {"directory", [](const TreeActors& all) { return caf::actor_cast<caf::actor>(all.directory); }},
+      {"sandbox_bus", [](const TreeActors& all) { return caf::actor_cast<caf::actor>(all.bus); }},
+      {"session_registry", [](const TreeActors& all) { return caf::actor_cast<caf::actor>(all.sessions); }},
+      {"relay_registry", [](const TreeActors& all) { return caf::actor_cast<caf::actor>(all.relays); }},
+      {"compute_reconciler", [](const TreeActors& all) { return caf::actor_cast<caf::actor>(all.compute); }},
+      {"sandbox_index", [](const TreeActors& all) { return caf::actor_cast<caf::actor>(all.index); }},
+      {"global_configuration", [](const TreeActors& all) { return caf::actor_cast<caf::actor>(all.global); }},
   };
-  ASSERT_TRUE(create("box").ok());
+  ASSERT_TRUE(create("box", [](auto& request) { *request.mutable_spec()->mutable_policy() = policy(443); }).ok());
   make_ready("box", one);
   for (const auto& [name, of] : children) {
     fatal.clear();
@@ -49,7 +49,7 @@ TEST_F(Tree, AnOrderedEndIsNoDeath) {
 }
 
 TEST_F(Tree, AnEntityThatDiesIsMadeAgainFromTheStore) {
-  ASSERT_TRUE(create("box").ok());
+  ASSERT_TRUE(create("box", [](auto& request) { *request.mutable_spec()->mutable_policy() = policy(443); }).ok());
   ASSERT_TRUE(create("other").ok());
   const auto link = make_ready("box", one);
   const auto before = get("box");
