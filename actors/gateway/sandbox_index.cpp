@@ -154,7 +154,8 @@ void resurrect(Self self, const std::string& id) {
                          if (!status.ok()) return entity_died(self, id);  // the store may answer later
                          forget(self, id);
                          // Its supervisor introduces itself anew: the one that died was told of its session.
-                         self->send(self->state.deps->sessions, drop_atom::value, id, std::string{"the actor of the sandbox was restarted"});
+                         self->send(self->state.deps->sessions, drop_atom::value, id,
+                                    std::string{"the actor of the sandbox was restarted"});
                          for (const auto& one : read->sandboxes) {
                            if (one.record.sandbox().metadata().id() != id) continue;
                            self->send(adopt(self, std::make_shared<const StoredSandbox>(one), true), recover_atom::value);

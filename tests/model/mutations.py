@@ -113,6 +113,8 @@ MUTATIONS = [
      "  arm(self, self->state.schedule.failed(poll->random()));", "  if (!MUTANT(N)) arm(self, self->state.schedule.failed(poll->random()));"),
     ("environment and policy need not belong together", "status", POLLER,
      "            if (together) return publish", "            if (together || MUTANT(N)) return publish"),
+    ("a configuration that comes with its environment is not judged", "status", POLLER,
+     "{ polled(poll, newer, attempt + 1); }", "{\n                        if (MUTANT(N)) return fetch_environment(poll, newer, self->state.tracker.judge(newer), attempt + 1);\n                        polled(poll, newer, attempt + 1);\n                      }"),
     ("a nudge is answered by the poll that was under way", "status", SCHEDULE,
      "  waiting_.push_back(std::move(update_id));\n", "  (MUTANT(N) && in_flight_ ? answering_ : waiting_).push_back(std::move(update_id));\n"),
     ("a failed poll forgets its nudges", "status", SCHEDULE,

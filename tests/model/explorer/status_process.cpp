@@ -214,6 +214,7 @@ void StatusWorld::start_process() {
   process.began = process.last_poll = stage_.now();
   process.instance = "instance-" + std::to_string(number);
   gateway_.config.instance_id = process.instance;
+  settled_publication_ = 0;  // each process counts its own
   note("",
        "supervisor " + std::to_string(number) + " starts with " + config.policy_hash + " version " + std::to_string(config.version.value));
 
