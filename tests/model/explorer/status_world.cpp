@@ -10,6 +10,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t kMaxSteps = 4'000;             // of the part with faults
+constexpr std::size_t kMaxHealingSteps = 100'000;    // of the part without
 constexpr Stage::Duration kCallDeadline = 10s;       // of the real client
 constexpr Stage::Duration kPollInterval = 10'001ms;  // of the poller, with a random factor of 1
 constexpr Stage::Duration kLateJournal = 30s;        // a retry of the journal and the longest back-off of an actor
@@ -228,7 +229,8 @@ void StatusWorld::heal() {
   gateway_.write("h" + std::to_string(++contents_));
   if (gateway_.config.failure_mode != FailureMode::fail_closed) gateway_.config.failure_mode = FailureMode::fail_closed;
   const auto end = stage_.now() + kLongestHealing;
-  while (!violation_) {
+  for (std::size_t left = kMaxHealingSteps; !violation_; --left) {
+    if (left == 0) return fail("stuck", "the actors send each other messages for ever");
     if (process_.alive && process_.escalated) crash_process("an actor is missing");
     if (!process_.alive) start_process();
     if (session_wanted_) session_event();
