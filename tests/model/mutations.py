@@ -32,6 +32,7 @@ AGGREGATOR = "actors/denial_aggregator/denial_aggregator.cpp"
 OBSERVER = "actors/endpoint_observer/endpoint_observer.cpp"
 LEDGER = "actors/sandbox/exec_ledger.cpp"
 REGISTRY = "actors/sandbox/exec_registry.cpp"
+PROCESS = "actors/sandbox/managed_process.cpp"
 HISTORY = "actors/gateway/policy_history.cpp"
 
 # (what is wrong, world, file, text, its replacement)
@@ -172,8 +173,8 @@ MUTATIONS = [
      "    for (auto& promise : node.mapped()) {\n      promise.deliver(outcome(boundary::Exited{*status}));\n      if (MUTANT(N)) break;\n    }"),
     ("the time for reclaiming takes an attached process too", "exec", REGISTRY,
      "if (entry && is_attached(*entry)) {", "if (entry && is_attached(*entry) && !MUTANT(N)) {"),
-    ("an attached exec is given a second reader", "exec", LEDGER,
-     "    if (entry.phase == Phase::reserved || attached(entry))\n", "    if (!MUTANT(N) && (entry.phase == Phase::reserved || attached(entry)))\n"),
+    ("a process is given a second reader", "exec", PROCESS,
+     "  if (impl_->attached) return nullptr;", "  if (impl_->attached && !MUTANT(N)) return nullptr;"),
 ]
 
 HEAD = '#include "tests/model/explorer/mutant.hpp"\n#define MUTANT(number) ::openshell::model::mutant(number)\n'

@@ -55,7 +55,8 @@ void StatusWorld::answer(std::size_t index, absl::Status status) {
     if (again) process_.token_renewed = false;
   }
   // Delivery of results is bounded: what was refused for good is dropped.
-  if (call.name.starts_with("endpoints") && !status.ok() && !may_succeed_later(status.code())) last_seen_.clear();
+  if (call.name.starts_with("endpoints") && !status.ok() && !may_succeed_later(status.code()) && !absl::IsFailedPrecondition(status))
+    last_seen_.clear();
   if (process_.alive && call.process == process_.number) {
     message("gateway", "client", call.name + (status.ok() ? " ok" : " " + std::string{absl::StatusCodeToString(status.code())}));
     auto deliver = std::make_shared<std::function<void()>>(
@@ -164,8 +165,10 @@ GatewayClient StatusWorld::spawn_client(Process& process) {
           return promise;
         },
         [=, this, &process](endpoint_atom, const EndpointReport& report) {
+          const auto from = self->current_sender() ? self->current_sender()->id() : 0;
           auto promise = self->make_response_promise<void>();
           check_report(report);
+          first_report(from, report);
           add_call(process, {.name = "endpoints " + std::to_string(report.sequence),
                              .arrive =
                                  [report](StatusWorld& world) {
@@ -179,6 +182,10 @@ GatewayClient StatusWorld::spawn_client(Process& process) {
         },
         [=, this, &process](analyse_atom, const DenialBatch& batch) {
           auto promise = self->make_response_promise<void>();
+          for (const auto& summary : batch.summaries) {
+            if (windows_taken_.contains({summary.first.host, summary.first.at}))
+              fail("window again", "a window of " + summary.first.host + " was sent again after the gateway had said that it has it");
+          }
           add_call(process, {.name = "denials",
                              .arrive =
                                  [batch](StatusWorld& world) {
@@ -186,7 +193,14 @@ GatewayClient StatusWorld::spawn_client(Process& process) {
                                    world.check_counts(false);
                                    return absl::OkStatus();
                                  },
-                             .deliver = answer_void(promise)});
+                             .deliver =
+                                 [promise, batch](StatusWorld& world, absl::Status status) {
+                                   if (status.ok()) {
+                                     for (const auto& summary : batch.summaries)
+                                       world.windows_taken_.emplace(summary.first.host, summary.first.at);
+                                   }
+                                   openshell::deliver(promise, status);
+                                 }});
           return promise;
         },
         [](exited_atom, std::int32_t) -> caf::result<void> { return {}; },
