@@ -132,7 +132,9 @@ GatewayClient StatusWorld::spawn_client(Process& process) {
                              .status = identity,
                              .arrive =
                                  [status, identity](StatusWorld& world) {
+                                   const auto before = world.gateway_.results;
                                    const auto effect = world.gateway_.report(status);
+                                   world.results_were(before);
                                    if (effect.answer.ok()) world.fail(world.expected_.arrived(identity, effect.changed));
                                    return effect.answer;
                                  },

@@ -124,6 +124,9 @@ class StatusWorld {
   void check_report(const supervisor::EndpointReport& report);
   /// An observer that hears of its session begins with nothing: what was seen before that need not be reported.
   void first_report(caf::actor_id from, const supervisor::EndpointReport& report);
+  /// A report is matched by its policy's content. Where a policy comes back, its results may be taken under the older revision, and the
+  /// acknowledgement of the one between resets them: less is known then, nothing is attributed wrongly.
+  void results_were(const std::map<std::string, int>& before);
   void check_counts(bool final);
 
   void message(const std::string& from, const std::string& to, const std::string& label);
