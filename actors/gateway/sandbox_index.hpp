@@ -39,7 +39,7 @@ struct SandboxIndexState {
   std::map<std::string, Entry> by_id;
   std::map<std::pair<std::string, std::string>, std::string> by_name;  // (workspace, name) -> id
   std::map<caf::actor_addr, std::string> leaving;                      // deleted, and not ended yet
-  std::map<std::string, RestartRule> deaths;  // of entities, by id
+  std::map<std::string, RestartRule> deaths;                           // of entities, by id
   bool ending = false;
   std::set<Order> order;  // of those that are shown
 
