@@ -135,9 +135,12 @@ Handed<SandboxHandle> handle_of(const SandboxIndexState& s, const std::string& i
   return {std::make_shared<SandboxHandle>(SandboxHandle{id, it->second.workspace, it->second.name, it->second.entity})};
 }
 
-/// An entity that died of a fault is made again from the store.
+void entity_died(Self self, const std::string& id);
+
+/// An entity that died of a fault is made again from the store, and goes on where the records say it was.
 void resurrect(Self self, const std::string& id) {
   auto& s = self->state;
+  if (s.ending || !s.by_id.contains(id)) return;
   auto read = std::make_shared<StoredSandboxes>();
   s.deps->store->read(
       [read](storage::Transaction& tx) {
@@ -147,13 +150,32 @@ void resurrect(Self self, const std::string& id) {
       },
       [handle = SandboxIndex{self}, self, id, read](const absl::Status& status) {
         caf::anon_send(handle, Resume{[=] {
-                         if (!status.ok()) return;
+                         if (self->state.ending) return;
+                         if (!status.ok()) return entity_died(self, id);  // the store may answer later
                          forget(self, id);
+                         // Its supervisor introduces itself anew: the one that died was told of its session.
+                         self->send(self->state.deps->sessions, drop_atom::value, id,
+                                    std::string{"the actor of the sandbox was restarted"});
                          for (const auto& one : read->sandboxes) {
-                           if (one.record.sandbox().metadata().id() == id) adopt(self, std::make_shared<const StoredSandbox>(one), true);
+                           if (one.record.sandbox().metadata().id() != id) continue;
+                           self->send(adopt(self, std::make_shared<const StoredSandbox>(one), true), recover_atom::value);
                          }
                        }});
       });
+}
+
+/// One that dies again and again stays dead, and only it: requests about it are refused until the process starts anew.
+void entity_died(Self self, const std::string& id) {
+  auto& s = self->state;
+  auto& rule = s.deaths.try_emplace(id, OnDeath::restart).first->second;
+  const auto verdict = rule.died(self->clock().now());
+  if (verdict.action != OnDeath::restart) {
+    s.reporter.note_failed(cat("the actor of sandbox ", id, " dies again and again and is not made any more"));
+    return touch(self);
+  }
+  s.reporter.note_failed(cat("the actor of sandbox ", id, " died and is made again from the store"));
+  self->delayed_send(self, verdict.after, Resume{[=] { resurrect(self, id); }});
+  touch(self);
 }
 
 /// The entities first, then the index: whoever waits for the index has waited for all.
@@ -180,8 +202,7 @@ void entity_down(Self self, const caf::down_msg& down) {
     return;
   }
   if (!down.reason || down.reason == caf::exit_reason::user_shutdown) return;
-  s.reporter.note_failed(cat("the actor of sandbox ", id, " died and is made again from the store"));
-  resurrect(self, id);
+  entity_died(self, id);
 }
 
 }  // namespace
@@ -199,7 +220,10 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
   s.bus = std::move(bus);
   s.options = std::move(options);
   s.reporter = Reporter{s.deps->directory, "sandbox_index", "sandbox_index", "gateway_root"};
-  self->set_exit_handler([self](caf::exit_msg&) { end(self); });
+  self->set_exit_handler([self](caf::exit_msg& exit) {
+    if (exit.reason == caf::exit_reason::user_shutdown) return end(self);
+    self->quit(exit.reason);
+  });
   self->set_down_handler([self](caf::down_msg& down) { entity_down(self, down); });
   return {
       [=](introspect_atom) { return self->state.snapshot(); },
@@ -251,6 +275,7 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
       [=](drop_atom, const std::string& id) {
         if (const auto it = self->state.by_id.find(id); it != self->state.by_id.end())
           self->state.leaving[it->second.entity.address()] = id;
+        self->state.deaths.erase(id);
         forget(self, id);
       },
       [=](changed_atom, const GlobalView& view) {

@@ -11,6 +11,7 @@
 
 #include "actors/gateway/sandbox_entity.hpp"
 #include "actors/introspection/reporter.hpp"
+#include "actors/supervision/restart_rule.hpp"
 #include "messages/gateway.hpp"
 
 namespace openshell::gateway {
@@ -38,6 +39,7 @@ struct SandboxIndexState {
   std::map<std::string, Entry> by_id;
   std::map<std::pair<std::string, std::string>, std::string> by_name;  // (workspace, name) -> id
   std::map<caf::actor_addr, std::string> leaving;                      // deleted, and not ended yet
+  std::map<std::string, RestartRule> deaths;                           // of entities, by id
   bool ending = false;
   std::set<Order> order;  // of those that are shown
 

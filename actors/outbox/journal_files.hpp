@@ -46,8 +46,8 @@ class JournalFiles {
   absl::Status open();
   [[nodiscard]] bool is_open() const { return open_; }
   [[nodiscard]] Waiting waiting() const;
-  /// What waited when it was opened, once: whoever takes it tells the outbox.
-  [[nodiscard]] Waiting take_replayed() { return std::exchange(replayed_, {}); }
+  /// What waited when it was opened. Every answer of the writer repeats it: the outbox that was to hear it may have died meanwhile.
+  [[nodiscard]] Waiting replayed() const { return replayed_; }
 
   /// Appends in this order and syncs. The sequence of the first; those of the others follow. After an error none of them counts.
   absl::StatusOr<std::uint64_t> append(const std::vector<PolicyStatus>& statuses);

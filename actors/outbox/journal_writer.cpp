@@ -37,7 +37,7 @@ JournalWriter::behavior_type journal_writer(Self self, std::shared_ptr<JournalFi
         first.ok() ? state.reporter.note_handled() : state.reporter.note_failed(first.status().ToString());
         touch(self);
         if (!first.ok()) return to_error(first.status());
-        const auto before = state.files->take_replayed();
+        const auto before = state.files->replayed();
         return JournalWritten{*first, before.count, before.first, before.last};
       },
       [=](read_atom, std::uint64_t from) -> caf::result<JournalRead> {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace openshell::supervisor {
 
@@ -113,7 +114,7 @@ void OutboxQueue::not_written() {
 }
 
 void OutboxQueue::adopt(std::uint64_t first, std::uint64_t last, std::uint64_t count) {
-  if (count == 0) return;
+  if (count == 0 || std::exchange(adopted_, true)) return;
   // Whatever was not offered yet follows them.
   while (window_.size() > (in_flight_ || backing_off_ ? 1U : 0U)) {
     newest_.push_front(std::move(window_.back()));

@@ -65,6 +65,7 @@ class OutboxQueue {
   /// A failed write may be tried again.
   void retry() { given_up_ = false; }
   /// A journal was opened that holds undelivered statuses of a process before, from sequence `first` to `last`: they go first.
+  /// Only the first time: there is one process before.
   void adopt(std::uint64_t first, std::uint64_t last, std::uint64_t count);
   /// From which sequence on to read back; nothing while a read is under way or nothing has to be read.
   [[nodiscard]] std::optional<std::uint64_t> take_missing();
@@ -105,6 +106,7 @@ class OutboxQueue {
   std::vector<std::uint64_t> writing_;      // push numbers of the write under way
   std::vector<std::size_t> settled_early_;  // places in `writing_` that were settled or dropped before the write ended
   std::uint64_t pushes_ = 0;
+  bool adopted_ = false;
   bool in_flight_ = false;
   bool backing_off_ = false;
   bool in_memory_;         // offered without being on disk

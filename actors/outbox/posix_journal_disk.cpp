@@ -13,15 +13,15 @@
 namespace openshell::supervisor {
 namespace {
 
-class Fd {
+class JournalFd {
  public:
-  explicit Fd(int fd = -1) noexcept : fd_{fd} {}
-  Fd(Fd&& other) noexcept : fd_{std::exchange(other.fd_, -1)} {}
-  Fd& operator=(Fd&& other) noexcept {
+  explicit JournalFd(int fd = -1) noexcept : fd_{fd} {}
+  JournalFd(JournalFd&& other) noexcept : fd_{std::exchange(other.fd_, -1)} {}
+  JournalFd& operator=(JournalFd&& other) noexcept {
     std::swap(fd_, other.fd_);
     return *this;
   }
-  ~Fd() {
+  ~JournalFd() {
     if (fd_ >= 0) ::close(fd_);
   }
   [[nodiscard]] int get() const noexcept { return fd_; }
@@ -38,15 +38,19 @@ class PosixJournalDisk final : public JournalDisk {
   absl::Status open() override {
     if (lock_) return absl::OkStatus();
     if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) return failed("make the directory", "");
-    Fd directory{::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+    JournalFd directory{::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
     if (!directory) return failed("open the directory", "");
     struct stat found {};
     if (::fstat(directory.get(), &found) != 0) return failed("look at the directory", "");
     if (found.st_uid != ::geteuid() || (found.st_mode & 077) != 0)
       return absl::PermissionDeniedError("the journal '" + path_ + "' does not belong to this user alone");
-    Fd lock{::openat(directory.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)};
+    JournalFd lock{::openat(directory.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)};
     if (!lock) return failed("open", "lock");
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return failed("lock", "lock");
+    // The directory itself is to be there after a crash of the machine, or what is synced in it is not. A parent that may not be read is
+    // another's, and was there before.
+    JournalFd parent{::openat(directory.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (parent && ::fsync(parent.get()) != 0) return failed("sync the parent of", "");
     directory_ = std::move(directory);
     lock_ = std::move(lock);
     return absl::OkStatus();
@@ -136,8 +140,8 @@ class PosixJournalDisk final : public JournalDisk {
     return errno == EWOULDBLOCK ? absl::UnavailableError(text) : absl::InternalError(text);
   }
 
-  absl::StatusOr<Fd> open_file(const std::string& name, int flags) const {
-    Fd file{::openat(directory_.get(), name.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600)};
+  absl::StatusOr<JournalFd> open_file(const std::string& name, int flags) const {
+    JournalFd file{::openat(directory_.get(), name.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600)};
     if (!file) return failed("open", name);
     struct stat found {};
     if (::fstat(file.get(), &found) != 0) return failed("look at", name);
@@ -146,7 +150,7 @@ class PosixJournalDisk final : public JournalDisk {
     return file;
   }
 
-  absl::Status write(const Fd& file, const std::string& name, std::string_view bytes, bool durable) const {
+  absl::Status write(const JournalFd& file, const std::string& name, std::string_view bytes, bool durable) const {
     while (!bytes.empty()) {
       const auto count = ::write(file.get(), bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
@@ -161,14 +165,14 @@ class PosixJournalDisk final : public JournalDisk {
 
   void forget(const std::string& name) {
     if (name != current_name_) return;
-    current_ = Fd{};
+    current_ = JournalFd{};
     current_name_.clear();
   }
 
   const std::string path_;
-  Fd directory_;
-  Fd lock_;
-  Fd current_;  // the file that was appended to last
+  JournalFd directory_;
+  JournalFd lock_;
+  JournalFd current_;  // the file that was appended to last
   std::string current_name_;
 };
 

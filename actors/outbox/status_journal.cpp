@@ -10,7 +10,7 @@ std::shared_ptr<StatusJournal> open_journal(JournalFiles& files, OutboxQueue::Li
     spdlog::error("the status journal cannot be opened: {}", status.ToString());
     return journal;
   }
-  const auto before = files.take_replayed();
+  const auto before = files.replayed();
   if (before.count > 0) spdlog::info("{} policy statuses of an earlier process are delivered first", before.count);
   journal->with([&](OutboxQueue& queue) { queue.adopt(before.first, before.last, before.count); });
   return journal;

@@ -30,6 +30,7 @@
 #include "actors/sandbox/mechanisms.hpp"
 #include "actors/sandbox/mediation_lease.hpp"
 #include "actors/sandbox/tree_control.hpp"
+#include "actors/sandbox/watch.hpp"
 #include "actors/sandbox/workload_files.hpp"
 #include "actors/supervision/sleeping_scheduler.hpp"
 #include "isolation/cgroup.hpp"
@@ -155,16 +156,12 @@ class Runtime {
   void signalled(int number) { caf::anon_send(boundary_, stop_atom::value, std::int32_t{number}); }
 
  private:
-  /// The death of any of them ends the process: each holds what can not be learnt again, or what the others wait for.
   template <class Actor>
   Actor watched(Actor actor) {
-    caf::actor_cast<caf::actor>(actor)->attach_functor([this](const caf::error& reason) {
-      if (reason && reason != caf::exit_reason::user_shutdown) {
-        spdlog::critical("an actor ended: {}", system_.render(reason));
-        leave(kExitInternal);
-      }
+    return sandbox::watched(std::move(actor), [this](const caf::error& reason) {
+      spdlog::critical("an actor ended: {}", system_.render(reason));
+      leave(kExitInternal);
     });
-    return actor;
   }
 
   void spawn_actors() {

@@ -26,6 +26,7 @@ struct Poll {
 using PollPtr = std::shared_ptr<const Poll>;
 
 void begin(const PollPtr& poll);
+void polled(const PollPtr& poll, const ConfigSnapshot& snapshot, int attempt);
 
 void touch(Self self) {
   self->state.reporter.touch(self, [self] {
@@ -63,6 +64,7 @@ void failed(const PollPtr& poll, const std::string& what) {
 
 void publish(const PollPtr& poll, ConfigSnapshot snapshot, ProviderEnvironment environment, SnapshotTracker::Verdict verdict) {
   auto self = poll->self;
+  log_setting_changes(self->state.tracker.last_seen().settings, snapshot.settings);
   Candidate candidate{snapshot, environment, verdict.reload_policy, verdict.fetch_environment};
   self->request(poll->publisher, kPublishTimeout, publish_atom::value, std::move(candidate))
       .then(
@@ -83,14 +85,15 @@ void fetch_environment(const PollPtr& poll, ConfigSnapshot snapshot, SnapshotTra
                 environment.policy_hash == snapshot.policy_hash && environment.attachment_epoch == snapshot.provider_attachment_epoch;
             if (together) return publish(poll, snapshot, environment, verdict);
             if (attempt >= kMaxEnvironmentFetches) return failed(poll, "the provider environment belongs to another configuration");
+            // What it belongs to is judged like any other answer: it need not be admitted.
             self->request(poll->gateway, kRequestTimeout, config_atom::value)
-                .then([=](const ConfigSnapshot& newer) { fetch_environment(poll, newer, self->state.tracker.judge(newer), attempt + 1); },
+                .then([=](const ConfigSnapshot& newer) { polled(poll, newer, attempt + 1); },
                       [=](const caf::error& error) { failed(poll, to_status(error).ToString()); });
           },
           [=](const caf::error& error) { failed(poll, to_status(error).ToString()); });
 }
 
-void polled(const PollPtr& poll, const ConfigSnapshot& snapshot) {
+void polled(const PollPtr& poll, const ConfigSnapshot& snapshot, int attempt) {
   auto self = poll->self;
   auto& tracker = self->state.tracker;
   const auto verdict = tracker.judge(snapshot);
@@ -111,8 +114,7 @@ void polled(const PollPtr& poll, const ConfigSnapshot& snapshot) {
     case SnapshotTracker::Change::candidate:
       break;
   }
-  log_setting_changes(tracker.last_seen().settings, snapshot.settings);
-  if (verdict.fetch_environment) return fetch_environment(poll, snapshot, verdict, 1);
+  if (verdict.fetch_environment) return fetch_environment(poll, snapshot, verdict, attempt);
   publish(poll, snapshot, self->state.environment, verdict);
 }
 
@@ -122,7 +124,7 @@ void begin(const PollPtr& poll) {
   self->state.schedule.began();
   ++self->state.polls;
   self->request(poll->gateway, kRequestTimeout, config_atom::value)
-      .then([=](const ConfigSnapshot& snapshot) { polled(poll, snapshot); },
+      .then([=](const ConfigSnapshot& snapshot) { polled(poll, snapshot, 1); },
             [=](const caf::error& error) { failed(poll, to_status(error).ToString()); });
 }
 

@@ -17,12 +17,13 @@ import control_plane
 import creation
 import introspection
 import memory
+import outbox
 import policy_engine
 import rego_engines
 import requests_through
 import throughput
 
-THEMES = (policy_engine, rego_engines, control_plane, creation, changes, connects, requests_through, throughput, memory, introspection)
+THEMES = (policy_engine, rego_engines, control_plane, creation, changes, connects, requests_through, throughput, memory, introspection, outbox)
 
 
 def main():

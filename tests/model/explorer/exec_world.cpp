@@ -130,6 +130,7 @@ std::optional<Violation> ExecWorld::run() {
   for (const auto& request : requests_) {
     if (!violation_ && !request.done && !request.abandoned) fail("no answer", "a request about " + request.subject + " is never answered");
   }
+  if (!violation_) check_nothing_retained();
   return violation_;
 }
 
@@ -321,6 +322,7 @@ void ExecWorld::survey_answered(const ProcessSurvey& survey) {
   for (const auto& [id, process] : processes_) {
     const bool listed =
         std::any_of(survey.processes.begin(), survey.processes.end(), [&](const auto& one) { return one.process_id == id; });
+    if (over_ && listed) fail("retained", id + " has ended and is retained for ever");
     if (process.stream && !listed) fail("reclaimed", id + " was given up while somebody is attached");
     if (!process.status && !listed && process.told) fail("reclaimed", id + " was given up while it runs");
   }
@@ -386,6 +388,18 @@ void ExecWorld::check_at_rest() {
       fail("held up", "a request about " + request.subject + " waits for nothing that it needs");
     }
   }
+}
+
+/// Everything has ended, nobody is attached, and the time for reclaiming is over, twice for those that were attached the first time.
+void ExecWorld::check_nothing_retained() {
+  for (auto& [id, process] : processes_) release(process);
+  for (int i = 0; i < 2; ++i) {
+    stage_.advance_to(stage_.now() + kReclaimAfter);
+    stage_.run_all();
+  }
+  over_ = true;
+  ask(Kind::survey, "all");
+  stage_.run_all();
 }
 
 void ExecWorld::fail(std::string invariant, std::string what) {

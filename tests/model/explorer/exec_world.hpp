@@ -65,6 +65,7 @@ class ExecWorld {
   std::string some_process();
   [[nodiscard]] std::uint64_t unix_ms() const;
   void check_at_rest();
+  void check_nothing_retained();
   void fail(std::string invariant, std::string what);
   void message(const std::string& from, const std::string& to, const std::string& label);
 
@@ -80,6 +81,7 @@ class ExecWorld {
   std::map<std::string, std::string> accepted_;  // request id -> digest of the payload that counts
   std::map<std::string, int> launched_;          // request id -> times
   std::uint32_t actions_ = 0;
+  bool over_ = false;
   std::optional<Violation> violation_;
 };
 

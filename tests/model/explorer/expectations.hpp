@@ -89,12 +89,14 @@ class ExpectedStatuses {
     if (known == 0) return Violation{"invented", text_of(status) + " was acknowledged and never published"};
     if (changed && ++effects_[status] > known)
       return Violation{"twice", text_of(status) + " had its effect more often than it was published"};
-    const auto open = [&](bool lost) {
-      return std::find_if(entries_.begin(), entries_.end(),
-                          [&](const Entry& entry) { return entry.status == status && !entry.arrived && entry.lost == lost; });
-    };
-    auto found = open(false);
-    if (found == entries_.end()) found = open(true);  // not lost after all
+    // The one that is still due; else one that was refused or lost, and was not after all.
+    auto found = entries_.end();
+    for (const auto& [lost, refused] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+      if (found != entries_.end()) break;
+      found = std::find_if(entries_.begin(), entries_.end(), [&, lost = lost, refused = refused](const Entry& entry) {
+        return entry.status == status && !entry.arrived && entry.lost == lost && entry.refused == refused;
+      });
+    }
     if (found == entries_.end()) return std::nullopt;
     if (std::get<0>(status) < highest_) {  // once more, from a slow network; or late, from a journal that could not be opened before
       found->arrived = true;
@@ -111,10 +113,11 @@ class ExpectedStatuses {
     highest_ = std::get<0>(status);
     return std::nullopt;
   }
-  /// Told the supervisor for good.
+  /// Told the supervisor for good. What died with an older process is not what was refused, unless nothing else is.
   void refused(const StatusIdentity& status) {
-    for (auto& entry : entries_) {
-      if (entry.status == status && !entry.arrived && !entry.refused) {
+    for (const bool lost : {false, true}) {
+      for (auto& entry : entries_) {
+        if (entry.status != status || entry.arrived || entry.refused || entry.lost != lost) continue;
         entry.refused = true;
         return;
       }

@@ -25,12 +25,17 @@ struct DiskImage {
   /// Told what has become durable by an append.
   std::function<void(std::string_view bytes)> synced = [](std::string_view) {};
 
+  /// Told what was not synced and is there after a crash nevertheless.
+  std::function<void(std::string_view bytes)> kept = [](std::string_view) {};
+
   /// The machine or the process dies. Of what was not synced, `keep(size)` bytes of each file are there afterwards.
   void crash(const std::function<std::size_t(std::size_t)>& keep) {
     locked = false;
     for (auto& [name, file] : files) {
-      file.synced += file.unsynced.substr(0, keep(file.unsynced.size()));
+      const auto rest = file.unsynced.substr(0, keep(file.unsynced.size()));
+      file.synced += rest;
       file.unsynced.clear();
+      kept(rest);
     }
   }
 };

@@ -55,7 +55,8 @@ void StatusWorld::answer(std::size_t index, absl::Status status) {
     if (again) process_.token_renewed = false;
   }
   // Delivery of results is bounded: what was refused for good is dropped.
-  if (call.name.starts_with("endpoints") && !status.ok() && !may_succeed_later(status.code())) last_seen_.clear();
+  if (call.name.starts_with("endpoints") && !status.ok() && !may_succeed_later(status.code()) && !absl::IsFailedPrecondition(status))
+    last_seen_.clear();
   if (process_.alive && call.process == process_.number) {
     message("gateway", "client", call.name + (status.ok() ? " ok" : " " + std::string{absl::StatusCodeToString(status.code())}));
     auto deliver = std::make_shared<std::function<void()>>(
@@ -131,7 +132,9 @@ GatewayClient StatusWorld::spawn_client(Process& process) {
                              .status = identity,
                              .arrive =
                                  [status, identity](StatusWorld& world) {
+                                   const auto before = world.gateway_.results;
                                    const auto effect = world.gateway_.report(status);
+                                   world.results_were(before);
                                    if (effect.answer.ok()) world.fail(world.expected_.arrived(identity, effect.changed));
                                    return effect.answer;
                                  },
@@ -164,8 +167,10 @@ GatewayClient StatusWorld::spawn_client(Process& process) {
           return promise;
         },
         [=, this, &process](endpoint_atom, const EndpointReport& report) {
+          const auto from = self->current_sender() ? self->current_sender()->id() : 0;
           auto promise = self->make_response_promise<void>();
           check_report(report);
+          first_report(from, report);
           add_call(process, {.name = "endpoints " + std::to_string(report.sequence),
                              .arrive =
                                  [report](StatusWorld& world) {
@@ -179,6 +184,10 @@ GatewayClient StatusWorld::spawn_client(Process& process) {
         },
         [=, this, &process](analyse_atom, const DenialBatch& batch) {
           auto promise = self->make_response_promise<void>();
+          for (const auto& summary : batch.summaries) {
+            if (windows_taken_.contains({summary.first.host, summary.first.at}))
+              fail("window again", "a window of " + summary.first.host + " was sent again after the gateway had said that it has it");
+          }
           add_call(process, {.name = "denials",
                              .arrive =
                                  [batch](StatusWorld& world) {
@@ -186,7 +195,14 @@ GatewayClient StatusWorld::spawn_client(Process& process) {
                                    world.check_counts(false);
                                    return absl::OkStatus();
                                  },
-                             .deliver = answer_void(promise)});
+                             .deliver =
+                                 [promise, batch](StatusWorld& world, absl::Status status) {
+                                   if (status.ok()) {
+                                     for (const auto& summary : batch.summaries)
+                                       world.windows_taken_.emplace(summary.first.host, summary.first.at);
+                                   }
+                                   openshell::deliver(promise, status);
+                                 }});
           return promise;
         },
         [](exited_atom, std::int32_t) -> caf::result<void> { return {}; },
@@ -214,6 +230,7 @@ void StatusWorld::start_process() {
   process.began = process.last_poll = stage_.now();
   process.instance = "instance-" + std::to_string(number);
   gateway_.config.instance_id = process.instance;
+  settled_publication_ = 0;  // each process counts its own
   note("",
        "supervisor " + std::to_string(number) + " starts with " + config.policy_hash + " version " + std::to_string(config.version.value));
 
@@ -224,14 +241,14 @@ void StatusWorld::start_process() {
   const Candidate running{config, {gateway_.environment_revision, gateway_.epoch, config.policy_hash, nullptr}, true, true};
   process.host->put_into_force(running);
   process.answered_revision = config.config_revision;
-  process.disk_faulty = disk_fails_;
+  process.disk_faulty = disk_fails_ || crash_in_append_;
   expected_.started(config);
 
   process.files = std::make_shared<JournalFiles>(std::make_unique<MemoryDisk>(disk_), "sandbox", "generation-" + std::to_string(number),
                                                  JournalFiles::Limits{.file_bytes = 256, .files = 64, .read_back = 2});
   process.journal = open_journal(*process.files, {.window = 4, .capacity = 1'000, .batch = 2});
   if (!process.files->is_open()) {
-    process.disk_faulty = true;
+    process.disk_faulty = process.opens_late = true;
     expected_.journal_closed();
   }
 
@@ -287,7 +304,6 @@ void StatusWorld::crash_process(const std::string& why) {
   if (!process_.alive) return;
   note("", "supervisor " + std::to_string(process_.number) + " dies: " + why);
   process_.alive = false;
-  expected_.crashed();
   end_session();
   session_wanted_ = false;
   denials_lost_ = true;
@@ -308,6 +324,7 @@ void StatusWorld::crash_process(const std::string& why) {
   process_.box->on_fill(nullptr);
   process_.files.reset();
   disk_->crash([this](std::size_t size) { return choices_.below(static_cast<std::uint32_t>(size) + 1); });
+  expected_.crashed();
   stalled_until_ = Stage::Duration{0};
 }
 

@@ -10,8 +10,10 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t kMaxSteps = 4'000;             // of the part with faults
+constexpr std::size_t kMaxHealingSteps = 100'000;    // of the part without
 constexpr Stage::Duration kCallDeadline = 10s;       // of the real client
 constexpr Stage::Duration kPollInterval = 10'001ms;  // of the poller, with a random factor of 1
+constexpr Stage::Duration kLateJournal = 30s;        // a retry of the journal and the longest back-off of an actor
 constexpr Stage::Duration kLongestHealing = 400s;
 constexpr int kFirstResult = 100;  // above the wire's: each result is one observation
 
@@ -28,6 +30,12 @@ StatusWorld::StatusWorld(Stage& stage, Choices& choices) : stage_{stage}, choice
     for (const auto& entry : read_journal(journal_head(0) + std::string{bytes}).statuses) {
       fail(expected_.synced(identity_of(entry.status), process_.disk_faulty));
       message("writer", "disk", text_of(identity_of(entry.status)));
+    }
+  };
+  disk_->kept = [this](std::string_view bytes) {
+    for (const auto& entry : read_journal(journal_head(0) + std::string{bytes}).statuses) {
+      fail(expected_.synced(identity_of(entry.status), true));
+      note("disk", text_of(identity_of(entry.status)) + " survived");
     }
   };
 }
@@ -117,7 +125,9 @@ bool StatusWorld::answer_call() {
     case 10:  // never arrives
     case 9:
       if (!call.answer) {
-        answer(index, absl::Status{any_code(), "fault"});
+        // A report that comes out of turn is made anew: no other call has that.
+        const bool turn = call.name.starts_with("endpoints") && choices_.one_in(3);
+        answer(index, absl::Status{turn ? absl::StatusCode::kFailedPrecondition : any_code(), "fault"});
         return true;
       }
       break;
@@ -212,15 +222,22 @@ bool StatusWorld::act() {
 
 void StatusWorld::heal() {
   healing_ = true;
+  healed_ = stage_.now();
   disk_fails_ = crash_in_append_ = false;
   stalled_until_ = Stage::Duration{0};
   slow_.clear();
   note("", "everything heals");
-  if (gateway_.config.source == PolicySource::global) gateway_.delete_global();
-  gateway_.write("h" + std::to_string(++contents_));
-  if (gateway_.config.failure_mode != FailureMode::fail_closed) gateway_.config.failure_mode = FailureMode::fail_closed;
+  auto& config = gateway_.config;
+  const bool works = config.source == PolicySource::sandbox && config.admitted && !config.policy_hash.starts_with("bad");
+  last_write_ = !works || !choices_.one_in(2);  // without one, what failed has to come right by itself
+  if (last_write_) {
+    if (config.source == PolicySource::global) gateway_.delete_global();
+    gateway_.write("h" + std::to_string(++contents_));
+    config.failure_mode = FailureMode::fail_closed;
+  }
   const auto end = stage_.now() + kLongestHealing;
-  while (!violation_) {
+  for (std::size_t left = kMaxHealingSteps; !violation_; --left) {
+    if (left == 0) return fail("stuck", "the actors send each other messages for ever");
     if (process_.alive && process_.escalated) crash_process("an actor is missing");
     if (!process_.alive) start_process();
     if (session_wanted_) session_event();
@@ -241,8 +258,13 @@ void StatusWorld::heal() {
 
 bool StatusWorld::at_rest() const {
   if (!process_.alive || process_.escalated || process_.journal->size() > 0 || gateway_.session.empty() || !nudged_.empty()) return false;
+  // What it holds from before is not known until it is open and the outbox, which may have died, has heard of it.
+  if (process_.opens_late && (!process_.files->is_open() || stage_.now() < healed_ + kLateJournal)) return false;
   if (process_.host->handled_revision != gateway_.config.config_revision) return false;
+  // Where the gateway was made to refuse the acknowledgement for good, it takes no results under that revision either.
+  const bool unacknowledged = !last_write_ && gateway_.current() != gateway_.config.version.value;
   for (const auto& [endpoint, result] : last_seen_) {
+    if (unacknowledged) break;
     const auto found = gateway_.results.find(endpoint);
     if (found == gateway_.results.end() || found->second != result) return false;
   }
@@ -279,7 +301,7 @@ void StatusWorld::write_policy() {
       if (config.source == PolicySource::global) {
         gateway_.delete_global();
       } else {
-        gateway_.write_global(choices_.one_in(4) ? "badglobal" : "global" + std::to_string(++contents_));
+        gateway_.write_global(choices_.one_in(2) ? "badglobal" : "global" + std::to_string(++contents_));
       }
       break;
     case 9:
@@ -432,6 +454,21 @@ void StatusWorld::check_report(const EndpointReport& report) {
   }
 }
 
+void StatusWorld::first_report(caf::actor_id from, const EndpointReport& report) {
+  if (std::exchange(reporter_, std::pair{from, report.session_id}) == std::pair{from, report.session_id}) return;
+  std::erase_if(last_seen_, [&](const auto& seen) {
+    return std::none_of(report.observations.begin(), report.observations.end(),
+                        [&](const auto& one) { return one.endpoint_id == seen.first && one.result == seen.second; });
+  });
+}
+
+void StatusWorld::results_were(const std::map<std::string, int>& before) {
+  std::erase_if(last_seen_, [&](const auto& seen) {
+    const auto was = before.find(seen.first);
+    return was != before.end() && was->second == seen.second && gateway_.results[seen.first] != seen.second;
+  });
+}
+
 void StatusWorld::check_counts(bool final) {
   for (const auto& [host, count] : gateway_.counts) {
     const auto denied = denied_[host];
@@ -448,10 +485,12 @@ void StatusWorld::check_end() {
   fail(expected_.complete());
   check_counts(true);
   const auto version = gateway_.config.version.value;
-  if (gateway_.current() != version)
+  // Without a last write the newest status may be one that the gateway was made to refuse for good.
+  if (last_write_ && gateway_.current() != version)
     fail("pending", "version " + std::to_string(version) + " is in force and the gateway says " + std::to_string(gateway_.current()));
   for (const auto& [number, row] : gateway_.history().rows()) {
-    if (row.value.status() == openshell::v1::POLICY_STATUS_PENDING) fail("pending", "version " + std::to_string(number) + " stays pending");
+    if (last_write_ && row.value.status() == openshell::v1::POLICY_STATUS_PENDING)
+      fail("pending", "version " + std::to_string(number) + " stays pending");
   }
   const auto& host = *process_.host;
   if (host.quarantined || host.running.version.value != version) fail("not in force", "the newest policy does not run");

@@ -42,6 +42,7 @@ class StatusWorld {
     bool alive = false;
     bool escalated = false;    // a child died that may not be missing: the process ends
     bool disk_faulty = false;  // at any time of its life
+    bool opens_late = false;   // the journal could not be opened at its start
     std::string instance;
     std::shared_ptr<Host> host;
     std::shared_ptr<Port> port;
@@ -121,6 +122,11 @@ class StatusWorld {
   void check_at_rest_of_actors();
   void check_end();
   void check_report(const supervisor::EndpointReport& report);
+  /// An observer that hears of its session begins with nothing: what was seen before that need not be reported.
+  void first_report(caf::actor_id from, const supervisor::EndpointReport& report);
+  /// A report is matched by its policy's content. Where a policy comes back, its results may be taken under the older revision, and the
+  /// acknowledgement of the one between resets them: less is known then, nothing is attributed wrongly.
+  void results_were(const std::map<std::string, int>& before);
   void check_counts(bool final);
 
   void message(const std::string& from, const std::string& to, const std::string& label);
@@ -141,16 +147,20 @@ class StatusWorld {
   bool session_wanted_ = false;                  // the supervisor opened a stream that is not answered
   std::map<std::string, std::int64_t> denied_;
   bool denials_lost_ = false;
+  std::set<std::pair<std::string, std::chrono::system_clock::time_point>> windows_taken_;  // the supervisor knows that the gateway has them
   std::vector<Observation> observations_;  // finished or not; the result of one is its place + 100
   std::vector<std::size_t> open_observations_;
   std::map<std::string, int> last_seen_;  // result that has to be at the gateway in the end
   std::string endpoint_digest_;           // of the newest report, to see that a repeated one is the same
   std::pair<std::string, std::uint64_t> endpoint_key_;
-  std::uint64_t settled_publication_ = 0;  // in force when the actors last had nothing to do
+  std::pair<caf::actor_id, std::string> reporter_;  // and its session
+  std::uint64_t settled_publication_ = 0;           // in force when the actors last had nothing to do
   Stage::Duration stalled_until_{0};
   bool disk_fails_ = false;
   bool crash_in_append_ = false;
   bool healing_ = false;
+  Stage::Duration healed_{0};
+  bool last_write_ = true;  // healing begins with a policy that works
   bool dying_ = false;
   std::uint32_t actions_ = 0;
   std::uint64_t contents_ = 1;

@@ -106,6 +106,7 @@ class Gateway : public test::VirtualTime {
       launch.auth_epoch = record.auth_epoch();
       return launch;
     };
+    options.fatal = [this](const std::string& which) { fatal.push_back(which); };
     tree = std::make_unique<GatewayTree>(sys, std::move(options));
     std::shared_ptr<StoredSandboxes> all = std::make_shared<StoredSandboxes>();
     ASSERT_TRUE(store
@@ -275,6 +276,7 @@ class Gateway : public test::VirtualTime {
   unsigned ids = 0;
   std::string get_id;
   std::string session;
+  std::vector<std::string> fatal;  ///< actors whose death ends the process
   std::shared_ptr<test::ScriptedDriver> driver = std::make_shared<test::ScriptedDriver>();
   std::unique_ptr<InlineStore> store;
   std::unique_ptr<GatewayTree> tree;

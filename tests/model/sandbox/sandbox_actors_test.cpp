@@ -13,6 +13,7 @@
 #include "actors/sandbox/launcher_control.hpp"
 #include "actors/sandbox/managed_process.hpp"
 #include "actors/sandbox/mediation_lease.hpp"
+#include "actors/sandbox/watch.hpp"
 
 namespace openshell::sandbox {
 namespace {
@@ -527,6 +528,32 @@ TEST_F(Opens, QueueIsBoundedAndFreezeAnswersTheBrokerFirst) {
   open(1'001);
   EXPECT_EQ(gate->log, (std::vector<std::string>{"freeze", "deny 1001 mediation_unavailable"}));
   EXPECT_EQ(destination(*accept()), "") << "what waited is gone";
+}
+
+TEST_F(SandboxActors, TheDeathOfAnyActorEndsTheProcess) {
+  start();
+  std::vector<std::string> dead;
+  const std::pair<const char*, caf::actor> actors[] = {
+      {"boundary", caf::actor_cast<caf::actor>(boundary)}, {"exec_registry", caf::actor_cast<caf::actor>(registry)},
+      {"launcher", caf::actor_cast<caf::actor>(launcher)}, {"tree", caf::actor_cast<caf::actor>(tree)},
+      {"broker", caf::actor_cast<caf::actor>(broker)},     {"lease", caf::actor_cast<caf::actor>(lease)},
+  };
+  for (const auto& [name, actor] : actors) watched(actor, [&, name = name](const caf::error&) { dead.emplace_back(name); });
+  for (const auto& [name, actor] : actors) {
+    dead.clear();
+    caf::anon_send_exit(actor, caf::exit_reason::unhandled_exception);
+    run();
+    EXPECT_EQ(dead, Events{name});
+  }
+}
+
+TEST_F(SandboxActors, AnOrderedEndIsNoDeath) {
+  start();
+  bool dead = false;
+  watched(caf::actor_cast<caf::actor>(lease), [&](const caf::error&) { dead = true; });
+  caf::anon_send_exit(lease, caf::exit_reason::user_shutdown);
+  run();
+  EXPECT_FALSE(dead);
 }
 
 }  // namespace

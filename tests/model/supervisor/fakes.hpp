@@ -40,6 +40,7 @@ struct FakeGateway {
   std::uint64_t environment_revision = 0;
   std::function<absl::Status(const PolicyStatus&)> on_report = [](const PolicyStatus&) { return absl::OkStatus(); };
   std::function<absl::Status()> on_config = [] { return absl::OkStatus(); };
+  std::function<void()> on_environment = [] {};
   std::function<absl::Status()> on_endpoints = [] { return absl::OkStatus(); };
   std::function<absl::Status()> on_readiness = [] { return absl::OkStatus(); };
   std::chrono::milliseconds readiness_interval{5'000};
@@ -63,6 +64,7 @@ struct FakeGateway {
             return config;
           },
           [this](environ_atom) -> caf::result<ProviderEnvironment> {
+            on_environment();
             return ProviderEnvironment{environment_revision, config.provider_attachment_epoch, config.policy_hash, nullptr};
           },
           [](submit_atom, const PolicyUpload&) -> caf::result<void> { return {}; },

@@ -200,6 +200,28 @@ TEST_F(HistoryTest, AConfigurationThatTheGatewayDoesNotAdmitChangesNothing) {
   EXPECT_THAT(session.applied, ElementsAre("n"));
 }
 
+/// The environment that comes belongs to a newer configuration, and that one is not admitted: neither is put into force.
+TEST_F(HistoryTest, AConfigurationThatIsNotAdmittedDoesNotComeInWithItsEnvironment) {
+  gateway.config = snapshot(2, "b");
+  gateway.config.provider_env_revision = gateway.environment_revision = 2;
+  gateway.on_environment = [&] {
+    gateway.config = snapshot(3, "c");
+    gateway.config.provider_env_revision = 2;
+    gateway.config.admitted = false;
+  };
+  nudge("n");
+  run();
+  EXPECT_THAT(host->in_force, IsEmpty());
+  EXPECT_THAT(gateway.reported(), ElementsAre(1));
+  gateway.config.admitted = true;
+  gateway.on_environment = [] {};
+  nudge("admitted");
+  run();
+  EXPECT_THAT(host->in_force, ElementsAre(3));
+  EXPECT_EQ(host->builds, 1U) << "what was never loaded is not called loaded";
+  EXPECT_THAT(gateway.reported(), ElementsAre(1, 3));
+}
+
 TEST_F(HistoryTest, AGatewayOutageKeepsTheRuntimeAndTheNudgeIsAnsweredAfterwards) {  // FB-01
   gateway.on_config = [] { return absl::UnavailableError("down"); };
   nudge("n");

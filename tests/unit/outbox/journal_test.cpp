@@ -111,7 +111,7 @@ TEST_F(Journal, ACK_47_WhatIsNotDoneIsReplayedInOrder) {
   files.reset();
   crash(10'000);
   files = open();
-  EXPECT_EQ(files->take_replayed().count, 7U);
+  EXPECT_EQ(files->replayed().count, 7U);
   EXPECT_THAT(versions(*files), ElementsAre(3, 4, 5, 6, 7, 8, 9));
   EXPECT_EQ(*files->append({loaded(10)}), 10U) << "sequences rise over all processes";
 }
@@ -124,7 +124,7 @@ TEST_F(Journal, AppendingNothingOpensItAndWritesNothing) {
   const auto before = image->files.size();
   JournalFiles files{std::make_unique<MemoryDisk>(image), "sb", "g"};
   ASSERT_TRUE(files.append({}).ok());
-  EXPECT_EQ(files.take_replayed().count, 1U);
+  EXPECT_EQ(files.replayed().count, 1U);
   EXPECT_EQ(image->files.size(), before);
 }
 

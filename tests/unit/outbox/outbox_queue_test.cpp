@@ -187,6 +187,19 @@ TEST(JournaledOutbox, WhatTheDiskLostIsNotWaitedFor) {
   EXPECT_EQ(queue.offer()->revision.value, 9U);
 }
 
+/// The outbox that was told of them may have died: every answer of the writer tells of them again.
+TEST(JournaledOutbox, WhatAnEarlierProcessLeftIsTakenOnce) {
+  auto queue = journaled();
+  queue.adopt(1, 1, 1);
+  ASSERT_TRUE(queue.take_missing());
+  queue.read_back({{1, loaded(1)}});
+  ASSERT_TRUE(queue.offer());
+  queue.settled();
+  queue.adopt(1, 1, 1);
+  EXPECT_EQ(queue.size(), 0U);
+  EXPECT_FALSE(queue.take_missing());
+}
+
 TEST(JournaledOutbox, ASuccessorBeginsWithNothingUnderWay) {
   auto queue = journaled();
   queue.push(loaded(1));
