@@ -201,7 +201,7 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
   s.reporter = Reporter{s.deps->directory, "sandbox_index", "sandbox_index", "gateway_root"};
   self->set_exit_handler([self](caf::exit_msg&) { end(self); });
   self->set_down_handler([self](caf::down_msg& down) { entity_down(self, down); });
-  return {
+  SandboxIndex::behavior_type handlers{
       [=](introspect_atom) { return self->state.snapshot(); },
       [=](load_atom, const std::shared_ptr<const StoredSandboxes>& all) -> Outcome {
         for (const auto& one : all->sandboxes) {
@@ -275,6 +275,8 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
       },
       [=](const Resume& resume) { resume.run(); },
   };
+  return self->state.reporter.watch(
+      self, [self] { return self->state.snapshot(); }, std::move(handlers));
 }
 
 }  // namespace openshell::gateway
