@@ -40,6 +40,7 @@ using reclaim_atom = caf::atom_constant<caf::atom("reclaim")>;
 using request_atom = caf::atom_constant<caf::atom("request")>;
 using resize_atom = caf::atom_constant<caf::atom("resize")>;
 using resume_atom = caf::atom_constant<caf::atom("resume")>;
+using seen_atom = caf::atom_constant<caf::atom("seen")>;
 using signal_atom = caf::atom_constant<caf::atom("signal")>;
 using stop_atom = caf::atom_constant<caf::atom("stop")>;
 using survey_atom = caf::atom_constant<caf::atom("survey")>;
@@ -165,6 +166,8 @@ using BrokerControl = Introspectable::extend<
     caf::reacts_to<open_atom, OpenEvent>,
     // From broker threads. It is over without a decision.
     caf::reacts_to<ended_atom, std::uint64_t>,
+    // From broker threads. Connects went over the line past this actor since its figures were seen last.
+    caf::reacts_to<seen_atom>,
     // From Boundary. A call that takes the next connect.
     caf::reacts_to<accept_atom, IncomingCall>,
     // From the stream of an open. The decision, as the number of boundary::OpenDecision.

@@ -66,7 +66,7 @@ DenialAggregator::behavior_type denial_aggregator(Self self, std::shared_ptr<Den
   self->state.reporter = std::move(reporter);
   self->delayed_send(self, interval, tick_atom::value);
   self->send(self, wake_atom::value);  // what the queue held before this actor was there
-  return {
+  DenialAggregator::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](wake_atom) {
         drain(self);
@@ -82,6 +82,8 @@ DenialAggregator::behavior_type denial_aggregator(Self self, std::shared_ptr<Den
         return promise;
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::supervisor

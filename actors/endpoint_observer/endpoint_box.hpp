@@ -69,11 +69,6 @@ class EndpointBox {
     return session_id == session_id_ ? sequence_ : 0;
   }
 
-  [[nodiscard]] std::uint64_t inventory() const {
-    const std::lock_guard lock{mutex_};
-    return inventory_;
-  }
-
  private:
   mutable std::mutex mutex_;
   std::uint64_t generation_ = 0;

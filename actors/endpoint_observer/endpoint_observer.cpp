@@ -138,7 +138,7 @@ EndpointObserver::behavior_type endpoint_observer(Self self, std::shared_ptr<End
   self->state.reporter = std::move(reporter);
   self->state.box = std::move(box);
   self->state.box->on_fill([actor = caf::actor_cast<EndpointObserver>(self)] { caf::anon_send(actor, wake_atom::value); });
-  return {
+  EndpointObserver::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](wake_atom) {
         auto& state = self->state;
@@ -161,6 +161,8 @@ EndpointObserver::behavior_type endpoint_observer(Self self, std::shared_ptr<End
         pump(self, gateway);
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::supervisor

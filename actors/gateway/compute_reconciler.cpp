@@ -130,7 +130,7 @@ ComputeReconciler::behavior_type compute_reconciler(Self self, std::shared_ptr<d
   s.bus = std::move(bus);
   s.options = std::move(options);
   s.reporter = Reporter{std::move(directory), "compute_reconciler", "compute_reconciler", "gateway_root"};
-  return {
+  ComputeReconciler::behavior_type handlers{
       [=](introspect_atom) { return self->state.snapshot(); },
       [=](const std::shared_ptr<const ComputeCall>& call) {
         auto promise = self->make_response_promise<CallReply>();
@@ -170,6 +170,8 @@ ComputeReconciler::behavior_type compute_reconciler(Self self, std::shared_ptr<d
       },
       [=](const Resume& resume) { resume.run(); },
   };
+  return self->state.reporter.watch(
+      self, [self] { return self->state.snapshot(); }, std::move(handlers));
 }
 
 }  // namespace openshell::gateway

@@ -187,7 +187,7 @@ GlobalConfiguration::behavior_type global_configuration(Self self, storage::Stor
   s.new_id = std::move(new_id);
   s.settings.row_id = s.new_id();
   s.reporter = Reporter{std::move(directory), "global_configuration", "global_configuration", "gateway_root"};
-  return {
+  GlobalConfiguration::behavior_type handlers{
       [=](introspect_atom) { return self->state.snapshot(); },
       [=](const Ask<pb::UpdateConfigRequest>& ask) {
         auto promise = self->make_response_promise<UpdateReply>();
@@ -231,6 +231,8 @@ GlobalConfiguration::behavior_type global_configuration(Self self, storage::Stor
       [=](load_atom) { return load(self); },
       [=](const Resume& resume) { resume.run(); },
   };
+  return self->state.reporter.watch(
+      self, [self] { return self->state.snapshot(); }, std::move(handlers));
 }
 
 }  // namespace openshell::gateway

@@ -97,7 +97,7 @@ RelayRegistry::behavior_type relay_registry(Self self, SessionRegistry sessions,
   s.new_id = std::move(new_id);
   s.reporter = Reporter{std::move(directory), "relay_registry", "relay_registry", "gateway_root"};
   self->delayed_send(self, kTick, tick_atom::value);
-  return {
+  RelayRegistry::behavior_type handlers{
       [=](introspect_atom) { return self->state.snapshot(); },
       [=](open_atom, const RelayRequest& request) {
         auto promise = self->make_response_promise<EndReply>();
@@ -135,6 +135,8 @@ RelayRegistry::behavior_type relay_registry(Self self, SessionRegistry sessions,
         self->delayed_send(self, kTick, tick_atom::value);
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return self->state.snapshot(); }, std::move(handlers));
 }
 
 }  // namespace openshell::gateway

@@ -133,7 +133,7 @@ ActorSnapshot SandboxBusState::snapshot() const {
 SandboxBusView::behavior_type sandbox_bus(Self self, Directory directory, Millis epoch) {
   self->state.epoch = epoch;
   self->state.reporter = Reporter{std::move(directory), "sandbox_bus", "sandbox_bus", "gateway_root"};
-  return {
+  SandboxBusView::behavior_type handlers{
       [=](introspect_atom) { return self->state.snapshot(); },
       [=](const Ask<pb::PushSandboxLogsRequest>& ask) {
         const auto& batch = *ask.request;
@@ -159,7 +159,10 @@ SandboxBusView::behavior_type sandbox_bus(Self self, Directory directory, Millis
         auto& to = channel(self, id);
         publish(to, to.log.add(std::move(line)));
       },
-      [=](find_atom, const std::string& denial_id) { return self->state.denials.find(denial_id); },
+      [=](find_atom, const std::string& denial_id) {
+        self->state.reporter.disregard();
+        return self->state.denials.find(denial_id);
+      },
       [=](const Ask<pb::GetSandboxLogsRequest>& ask, const std::string& id) -> Reply<pb::GetSandboxLogsResponse> {
         const auto it = self->state.channels.find(id);
         return {std::make_shared<const pb::GetSandboxLogsResponse>(
@@ -197,6 +200,8 @@ SandboxBusView::behavior_type sandbox_bus(Self self, Directory directory, Millis
         touch(self);
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return self->state.snapshot(); }, std::move(handlers));
 }
 
 }  // namespace openshell::gateway

@@ -350,7 +350,7 @@ SandboxEntity::behavior_type sandbox_entity(SandboxEntity::stateful_pointer<Sand
   }
   touch(self);
 
-  return {
+  SandboxEntity::behavior_type handlers{
       [=](introspect_atom) { return self->state.snapshot(); },
       [=](create_atom) {
         auto promise = self->make_response_promise<Reply<pb::SandboxResponse>>();
@@ -435,6 +435,8 @@ SandboxEntity::behavior_type sandbox_entity(SandboxEntity::stateful_pointer<Sand
       },
       [=](const Resume& resume) { resume.run(); },
   };
+  return self->state.reporter.watch(
+      self, [self] { return self->state.snapshot(); }, std::move(handlers));
 }
 
 }  // namespace openshell::gateway

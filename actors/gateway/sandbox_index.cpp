@@ -225,7 +225,7 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
     self->quit(exit.reason);
   });
   self->set_down_handler([self](caf::down_msg& down) { entity_down(self, down); });
-  return {
+  SandboxIndex::behavior_type handlers{
       [=](introspect_atom) { return self->state.snapshot(); },
       [=](load_atom, const std::shared_ptr<const StoredSandboxes>& all) -> Outcome {
         for (const auto& one : all->sandboxes) {
@@ -300,6 +300,8 @@ SandboxIndex::behavior_type sandbox_index(Self self, std::shared_ptr<const Entit
       },
       [=](const Resume& resume) { resume.run(); },
   };
+  return self->state.reporter.watch(
+      self, [self] { return self->state.snapshot(); }, std::move(handlers));
 }
 
 }  // namespace openshell::gateway

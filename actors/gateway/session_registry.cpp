@@ -123,7 +123,7 @@ SessionRegistryView::behavior_type session_registry(Self self, Directory directo
   s.new_id = std::move(new_id);
   s.reporter = Reporter{std::move(directory), "session_registry", "session_registry", "gateway_root"};
   self->delayed_send(self, kTick, tick_atom::value);
-  return {
+  SessionRegistryView::behavior_type handlers{
       [=](introspect_atom) { return self->state.snapshot(); },
       [=](add_atom, const SessionOffer& offer) {
         self->state.reporter.note_handled();
@@ -153,7 +153,10 @@ SessionRegistryView::behavior_type session_registry(Self self, Directory directo
         }
         return promise;
       },
-      [=](list_atom) { return self->state.table.sessions(); },
+      [=](list_atom) {
+        self->state.reporter.disregard();
+        return self->state.table.sessions();
+      },
       [=](drop_atom, const std::string& sandbox, const std::string& why) {
         const auto* current = self->state.table.find(sandbox);
         if (current == nullptr) return;
@@ -167,6 +170,8 @@ SessionRegistryView::behavior_type session_registry(Self self, Directory directo
         self->delayed_send(self, kTick, tick_atom::value);
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return self->state.snapshot(); }, std::move(handlers));
 }
 
 }  // namespace openshell::gateway

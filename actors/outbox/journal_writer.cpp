@@ -29,12 +29,12 @@ JournalWriter::behavior_type journal_writer(Self self, std::shared_ptr<JournalFi
   self->state.files = std::move(files);
   self->state.reporter = std::move(reporter);
   touch(self);
-  return {
+  JournalWriter::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](append_atom, const StatusBatch& batch) -> caf::result<JournalWritten> {
         auto& state = self->state;
         const auto first = state.files->append(batch.statuses);  // opens the journal where nobody could yet
-        first.ok() ? state.reporter.note_handled() : state.reporter.note_failed(first.status().ToString());
+        if (!first.ok()) state.reporter.note_failed(first.status().ToString());
         touch(self);
         if (!first.ok()) return to_error(first.status());
         const auto before = state.files->replayed();
@@ -54,6 +54,8 @@ JournalWriter::behavior_type journal_writer(Self self, std::shared_ptr<JournalFi
         touch(self);
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::supervisor

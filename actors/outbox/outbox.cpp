@@ -14,10 +14,16 @@ constexpr std::chrono::seconds kReportTimeout{15};  // above the RPC's own deadl
 
 bool needs_new_token(absl::StatusCode code) { return code == absl::StatusCode::kUnauthenticated || code == absl::StatusCode::kCancelled; }
 
-ActorSnapshot snapshot(const StatusOutboxState& state) {
+ActorSnapshot snapshot(Self self) {
+  auto& state = self->state;
   return state.journal->with([&](const OutboxQueue& queue) {
     ActorSnapshot out;
     out.waiting = queue.size();
+    if (out.waiting > 0) {
+      if (!state.head_since) state.head_since = self->clock().now();
+      const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(self->clock().now() - *state.head_since);
+      out.oldest_ms = static_cast<std::uint64_t>(age.count());
+    }
     const bool memory = !queue.journaled() || queue.disk_fails();
     out.summary = std::to_string(queue.size()) + " statuses waiting, " + std::to_string(state.delivered) + " delivered, " +
                   std::to_string(state.discarded) + " refused, " + std::to_string(queue.dropped()) +
@@ -27,7 +33,7 @@ ActorSnapshot snapshot(const StatusOutboxState& state) {
 }
 
 void touch(Self self) {
-  self->state.reporter.touch(self, [self] { return snapshot(self->state); });
+  self->state.reporter.touch(self, [self] { return snapshot(self); });
 }
 
 /// Success is told only now that the gateway has it. [ACK-27]
@@ -59,6 +65,7 @@ void read(Self self, const GatewayClient& gateway);
 
 /// The head was delivered or refused.
 void settle(Self self, const GatewayClient& gateway, bool delivered) {
+  self->state.head_since.reset();
   if (const auto seq = ask(self, [](OutboxQueue& queue) { return queue.settled(); })) mark_done(self, *seq, delivered);
   read(self, gateway);
 }
@@ -175,8 +182,8 @@ StatusOutbox::behavior_type status_outbox(Self self, std::shared_ptr<StatusJourn
   self->state.journal->on_push([actor = caf::actor_cast<StatusOutbox>(self)] { caf::anon_send(actor, wake_atom::value); });
   self->send(self, wake_atom::value);  // what it held before this actor was there
   touch(self);
-  return {
-      [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
+  StatusOutbox::behavior_type handlers{
+      [=](introspect_atom) { return self->state.reporter.complete(snapshot(self)); },
       [=](wake_atom) {
         write(self, gateway);
         pump(self, gateway);
@@ -207,6 +214,8 @@ StatusOutbox::behavior_type status_outbox(Self self, std::shared_ptr<StatusJourn
         pump(self, gateway);
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self); }, std::move(handlers));
 }
 
 }  // namespace openshell::supervisor

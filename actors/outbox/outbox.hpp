@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "actors/introspection/reporter.hpp"
@@ -21,10 +22,11 @@ struct StatusOutboxState {
   std::shared_ptr<StatusJournal> journal;
   Reporter reporter;
   JournalWriter writer;
-  std::uint64_t writes = 0;  // the number of the newest write
-  bool writing = false;      // its answer is awaited
-  bool probe = false;        // the journal has to be opened, though nothing is to be written
-  bool failing = false;      // told: the disk can not be written
+  std::uint64_t writes = 0;                                         // the number of the newest write
+  bool writing = false;                                             // its answer is awaited
+  bool probe = false;                                               // the journal has to be opened, though nothing is to be written
+  bool failing = false;                                             // told: the disk can not be written
+  std::optional<std::chrono::steady_clock::time_point> head_since;  // the oldest status is the next one since
   std::uint64_t delivered = 0;
   std::uint64_t discarded = 0;
   inline static const char* name = "status_outbox";

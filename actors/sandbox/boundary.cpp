@@ -22,14 +22,16 @@ constexpr std::chrono::seconds kIntrospectPace{1};
 constexpr std::chrono::seconds kLastAnswer{2};      ///< the answer to terminate_boundary may take so long to leave
 constexpr std::chrono::milliseconds kLastHop{250};  ///< and from gRPC through the TLS pump to the peer, where that does not close
 
+ActorSnapshot snapshot(const BoundaryState& state) {
+  ActorSnapshot s;
+  s.summary = state.machine->summary();
+  s.waiting = state.joined.size() + state.deferred.size();
+  return s;
+}
+
 void touch(Self self) {
   self->state.reporter.note_handled();
-  self->state.reporter.touch(self, [self] {
-    ActorSnapshot s;
-    s.summary = self->state.machine->summary();
-    s.waiting = self->state.joined.size() + self->state.deferred.size();
-    return s;
-  });
+  self->state.reporter.touch(self, [self] { return snapshot(self->state); });
 }
 
 void close_all(Self self, const std::vector<ConnectionNumber>& connections) {
@@ -162,6 +164,7 @@ void freeze(Self self) {
 
 void introspect(Self self, const CallPtr& call, const boundary::Introspect& request) {
   auto& state = self->state;
+  state.reporter.disregard();
   const auto now = self->clock().now();
   const bool too_soon = state.introspections != 0 && now - state.last_introspection < kIntrospectPace;
   if (state.introspecting || too_soon) {
@@ -326,12 +329,8 @@ Boundary::behavior_type boundary_actor(Self self, BoundaryDependencies with) {
   state.with = std::move(with);
   self->delayed_send(self, state.with.first_confirm, tick_atom::value, Deadline::first_confirm, std::uint64_t{0});
   touch(self);
-  return {
-      [=](introspect_atom) {
-        ActorSnapshot s;
-        s.summary = self->state.machine->summary();
-        return self->state.reporter.complete(s);
-      },
+  Boundary::behavior_type handlers{
+      [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](request_atom, const IncomingCall& incoming) { handle(self, incoming.call); },
       [=](opened_atom, ConnectionNumber connection) { self->state.machine->opened(connection); },
       [=](closed_atom, ConnectionNumber connection) {
@@ -349,6 +348,8 @@ Boundary::behavior_type boundary_actor(Self self, BoundaryDependencies with) {
         }
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::sandbox

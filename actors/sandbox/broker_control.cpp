@@ -57,6 +57,7 @@ ActorSnapshot snapshot(const BrokerControlState& state) {
   s.summary = fmt::format("{} opens, {} allowed, {} denied, {} calls waiting{}", seen.external_opens, seen.allowed, seen.denied,
                           state.accepts.size(), state.frozen ? ", frozen" : "");
   s.waiting = seen.pending;
+  if (state.handover) state.handover->looked();  // from here on an open over the line is news again
   return s;
 }
 
@@ -153,7 +154,10 @@ void ActorDecider::open(isolation::OpenRequest request) {
   auto open = std::make_shared<NetworkOpen>();
   open->request = std::move(request);
   open->queued = std::chrono::steady_clock::now();
-  if (line_ && line_->announce(open->request.id, announcement(*open))) return;
+  if (line_ && line_->announce(open->request.id, announcement(*open))) {
+    if (line_->is_news()) caf::anon_send(actor_, seen_atom::value);
+    return;
+  }
   caf::anon_send(actor_, open_atom::value, OpenEvent{std::move(open)});
 }
 
@@ -168,10 +172,11 @@ BrokerControl::behavior_type broker_control(Self self, std::shared_ptr<OpenGate>
   self->state.reporter = Reporter{directory, "broker_control", "broker_control", "sandbox"};
   self->state.gate = std::move(gate);
   self->state.io = io;
-  return {
+  BrokerControl::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](open_atom, const OpenEvent& event) { opened(self, event.open); },
       [=](ended_atom, std::uint64_t id) { ended(self, id); },
+      [=](seen_atom) { touch(self); },
       [=](accept_atom, const IncomingCall& incoming) {
         auto& state = self->state;
         std::erase_if(state.accepts, [](const auto& call) { return call->over(); });
@@ -200,6 +205,8 @@ BrokerControl::behavior_type broker_control(Self self, std::shared_ptr<OpenGate>
         touch(self);
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::sandbox

@@ -230,7 +230,7 @@ ExecRegistry::behavior_type exec_registry(Self self, ExecRegistryDependencies wi
   self->state.reporter = Reporter{directory, "exec_registry", "exec_registry", "sandbox"};
   self->state.ledger = std::make_unique<ExecLedger>(with.generation, with.limits);
   self->state.with = std::move(with);
-  return {
+  ExecRegistry::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](main_atom, const Operation& operation) { return start_main(self, operation); },
       [=](exec_atom, const Operation& operation) { return start_exec(self, operation); },
@@ -251,6 +251,8 @@ ExecRegistry::behavior_type exec_registry(Self self, ExecRegistryDependencies wi
         }
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::sandbox

@@ -138,7 +138,7 @@ LauncherControl::behavior_type launcher_control(LauncherControl::stateful_pointe
     self->state.reporter.touch(self, snapshot);
     return result;
   };
-  return {
+  LauncherControl::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot()); },
       [=](discover_atom) { return outcome(discover_image_policy(self->state.with.root)); },
       [=](files_atom) {
@@ -158,6 +158,7 @@ LauncherControl::behavior_type launcher_control(LauncherControl::stateful_pointe
         return answer;
       },
   };
+  return self->state.reporter.watch(self, snapshot, std::move(handlers));
 }
 
 }  // namespace openshell::sandbox

@@ -12,6 +12,13 @@ using Self = MediationLease::stateful_pointer<MediationLeaseState>;
 
 namespace {
 
+ActorSnapshot snapshot(const MediationLeaseState& state) {
+  ActorSnapshot s;
+  s.summary = state.holder == 0 ? "free" : fmt::format("held by call {}", state.holder);
+  s.waiting = state.waiters.size();
+  return s;
+}
+
 void grant_next(Self self) {
   auto& state = self->state;
   while (state.holder == 0 && !state.waiters.empty()) {
@@ -24,12 +31,7 @@ void grant_next(Self self) {
     waiter.call->respond(boundary::MediationReady{}, std::move(stream));
   }
   self->state.reporter.note_handled();
-  self->state.reporter.touch(self, [self] {
-    ActorSnapshot s;
-    s.summary = self->state.holder == 0 ? "free" : fmt::format("held by call {}", self->state.holder);
-    s.waiting = self->state.waiters.size();
-    return s;
-  });
+  self->state.reporter.touch(self, [self] { return snapshot(self->state); });
 }
 
 void refuse(const std::shared_ptr<Call>& call) {
@@ -41,12 +43,8 @@ void refuse(const std::shared_ptr<Call>& call) {
 MediationLease::behavior_type mediation_lease(Self self, MediationLeaseState::MakeStream make_stream, Directory directory) {
   self->state.reporter = Reporter{directory, "mediation_lease", "mediation_lease", "sandbox"};
   self->state.make_stream = std::move(make_stream);
-  return {
-      [=](introspect_atom) {
-        ActorSnapshot s;
-        s.waiting = self->state.waiters.size();
-        return self->state.reporter.complete(s);
-      },
+  MediationLease::behavior_type handlers{
+      [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](mediate_atom, const IncomingCall& incoming) {
         auto& state = self->state;
         if (state.waiters.size() >= kMaxLeaseWaiters) {
@@ -72,6 +70,8 @@ MediationLease::behavior_type mediation_lease(Self self, MediationLeaseState::Ma
         }
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::sandbox

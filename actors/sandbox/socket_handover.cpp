@@ -4,11 +4,13 @@
 #include <sys/socket.h>
 
 #include <charconv>
+#include <system_error>
 #include <thread>
 #include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "isolation/boundary/framing.hpp"
 #include "isolation/boundary/socket_passing.hpp"
@@ -42,6 +44,8 @@ struct SocketHandover::Line {
   }
 };
 
+SocketHandover::SocketHandover() : SocketHandover{[](std::function<void()> work) { std::thread{std::move(work)}.detach(); }} {}
+
 void SocketHandover::adopt(isolation::FileDescriptor connection) {
   ::fcntl(connection.get(), F_SETFL, ::fcntl(connection.get(), F_GETFL) & ~O_NONBLOCK);  // its thread waits in the read
   boundary::widen_line(connection.get());
@@ -55,7 +59,14 @@ void SocketHandover::adopt(isolation::FileDescriptor connection) {
     ::shutdown(before->fd.get(), SHUT_RDWR);
     broke(before);
   }
-  std::thread{[self = shared_from_this(), line] { self->serve(line); }}.detach();
+  try {
+    start_([self = shared_from_this(), line] { self->serve(line); });
+  } catch (const std::system_error& error) {
+    // Nobody would read what is decided: without the line every open has to be asked over a call.
+    spdlog::error("the line to the supervisor is closed, it gets no thread: {}", error.what());
+    ::shutdown(line->fd.get(), SHUT_RDWR);
+    broke(line);
+  }
 }
 
 void SocketHandover::serve(const std::shared_ptr<Line>& line) {

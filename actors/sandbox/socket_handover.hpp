@@ -3,6 +3,7 @@
 
 #include <absl/status/status.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "isolation/boundary/control.hpp"
 #include "isolation/file_descriptor.hpp"
@@ -26,10 +28,15 @@ class SocketHandover : public std::enable_shared_from_this<SocketHandover> {
     std::function<void(std::uint64_t open, boundary::OpenDecision)> deny;
   };
 
+  /// Runs `work` on a thread of its own. std::system_error: there is none to be had.
+  using StartThread = std::function<void(std::function<void()> work)>;
+  SocketHandover();
+  explicit SocketHandover(StartThread start) : start_{std::move(start)} {}
+
   /// Before the first connection. Without it opens go over calls.
   void decide_with(Gate gate) { gate_ = std::move(gate); }
 
-  /// `connection`: authenticated, its TLS handshake over.
+  /// `connection`: authenticated, its TLS handshake over. Without a thread for it, it is closed: opens go over calls.
   void adopt(isolation::FileDescriptor connection);
   /// Gives the supervisor a duplicate of `socket`, of an open that came over a call. UNAVAILABLE: there is no connection, or it does not
   /// take it.
@@ -40,13 +47,19 @@ class SocketHandover : public std::enable_shared_from_this<SocketHandover> {
   /// The open is over without a decision. False: it was not announced here.
   bool over(std::uint64_t open);
 
+  /// For whoever shows the figures of the gate: true once between two looks at them, so that opens over the line cost no message each.
+  [[nodiscard]] bool is_news() { return !news_.exchange(true); }
+  void looked() { news_ = false; }
+
  private:
   struct Line;
   void serve(const std::shared_ptr<Line>& line);
   void decided(const std::shared_ptr<Line>& line, const std::string& ticket, const std::string& payload);
   void broke(const std::shared_ptr<Line>& line);
 
+  const StartThread start_;
   Gate gate_;
+  std::atomic<bool> news_{false};
   std::mutex mutex_;  // around line_ and what each line has announced
   std::shared_ptr<Line> line_;
 };

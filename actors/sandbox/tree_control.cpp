@@ -22,13 +22,14 @@ TreeControl::behavior_type tree_control(TreeControl::stateful_pointer<TreeContro
     self->state.reporter.touch(self, snapshot);
     return std::string(status.message());
   };
-  return {
+  TreeControl::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot()); },
       [=](freeze_atom) { return text(self->state.tree->freeze()); },
       [=](resume_atom) { return text(self->state.tree->resume()); },
       [=](stop_atom, std::uint32_t grace_secs) { return text(self->state.tree->terminate(std::chrono::seconds{grace_secs})); },
       [=](kill_atom, const ProcessRef& ref) { return text(self->state.tree->terminate(ref.process->job(), kExecGrace)); },
   };
+  return self->state.reporter.watch(self, snapshot, std::move(handlers));
 }
 
 }  // namespace openshell::sandbox

@@ -40,7 +40,7 @@ Boundary::behavior_type boundary_actor(Self self, BoundaryOptions options, Repor
   const auto actor = [self] { return caf::actor_cast<Boundary>(self); };
   const auto touch = [self] { self->state.reporter.touch(self, [self] { return snapshot(self->state); }); };
   touch();
-  return {
+  Boundary::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](install_atom, const ProviderEnvironment& environment) {
         auto promise = self->make_response_promise<bool>();
@@ -75,6 +75,8 @@ Boundary::behavior_type boundary_actor(Self self, BoundaryOptions options, Repor
       },
       [=](run_atom, const Completion& completion) { (*completion.run)(); },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::supervisor

@@ -102,7 +102,7 @@ LogPush::behavior_type log_push(Self self, LogPushOptions given, Reporter report
   self->state.reporter = std::move(reporter);
   const auto touch = [=] { self->state.reporter.touch(self, [=] { return snapshot(self->state, *options); }); };
   arm(self, options->batch_delay);
-  return {
+  LogPush::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state, *options)); },
       [=](wake_atom, bool urgent) {
         if (urgent) {
@@ -140,6 +140,8 @@ LogPush::behavior_type log_push(Self self, LogPushOptions given, Reporter report
         return promise;
       },
   };
+  return self->state.reporter.watch(
+      self, [=] { return snapshot(self->state, *options); }, std::move(handlers));
 }
 
 }  // namespace openshell::supervisor

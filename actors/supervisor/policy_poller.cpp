@@ -28,15 +28,16 @@ using PollPtr = std::shared_ptr<const Poll>;
 void begin(const PollPtr& poll);
 void polled(const PollPtr& poll, const ConfigSnapshot& snapshot, int attempt);
 
+ActorSnapshot snapshot(const PolicyPollerState& state) {
+  ActorSnapshot out;
+  out.waiting = state.schedule.nudges();
+  out.summary = std::to_string(state.polls) + " polls, version " + std::to_string(state.tracker.last_seen().version.value) + ", " +
+                std::to_string(state.schedule.nudges()) + " nudges waiting";
+  return out;
+}
+
 void touch(Self self) {
-  self->state.reporter.touch(self, [self] {
-    const auto& state = self->state;
-    ActorSnapshot out;
-    out.waiting = state.schedule.nudges();
-    out.summary = std::to_string(state.polls) + " polls, version " + std::to_string(state.tracker.last_seen().version.value) + ", " +
-                  std::to_string(state.schedule.nudges()) + " nudges waiting";
-    return out;
-  });
+  self->state.reporter.touch(self, [self] { return snapshot(self->state); });
 }
 
 void arm(Self self, PollSchedule::Duration wait) { self->delayed_send(self, wait, tick_atom::value, ++self->state.timer); }
@@ -139,14 +140,8 @@ PolicyPoller::behavior_type policy_poller(Self self, GatewayClient gateway, Runt
   state.reporter = std::move(reporter);
   const auto poll = std::make_shared<const Poll>(Poll{self, gateway, publisher, session, options.random});
   self->send(self, tick_atom::value, ++state.timer);  // the first poll, and with it the safety net
-  return {
-      [=](introspect_atom) {
-        ActorSnapshot out;
-        out.waiting = self->state.schedule.nudges();
-        out.summary =
-            std::to_string(self->state.polls) + " polls, version " + std::to_string(self->state.tracker.last_seen().version.value);
-        return self->state.reporter.complete(std::move(out));
-      },
+  PolicyPoller::behavior_type handlers{
+      [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](nudge_atom, std::string& update_id) {
         if (self->state.schedule.nudged(std::move(update_id))) begin(poll);
       },
@@ -161,6 +156,8 @@ PolicyPoller::behavior_type policy_poller(Self self, GatewayClient gateway, Runt
         if (timer == self->state.timer && self->state.schedule.due()) begin(poll);
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::supervisor

@@ -146,7 +146,7 @@ Root::behavior_type root(Self self, std::shared_ptr<const RootOptions> options) 
   add_restartable(self, options);
   add_indispensable(self, options);
   add_session(self, options);  // last: whoever hears of a session is there
-  return {
+  Root::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](accepted_atom, const std::string& id) { tell_session(self, options, id); },
       [=](nudge_atom, const std::string& update_id) { self->send(self->state.poller, nudge_atom::value, update_id); },
@@ -188,6 +188,8 @@ Root::behavior_type root(Self self, std::shared_ptr<const RootOptions> options) 
         return promise;
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::supervisor

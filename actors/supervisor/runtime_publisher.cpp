@@ -170,7 +170,7 @@ RuntimePublisher::behavior_type runtime_publisher(Self self, GatewayClient gatew
   }
   tell_installed(self, peers);
   touch(self);
-  return {
+  RuntimePublisher::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](publish_atom, Candidate& candidate) {
         const auto outcome = publish(self, peers, std::move(candidate));
@@ -192,6 +192,8 @@ RuntimePublisher::behavior_type runtime_publisher(Self self, GatewayClient gatew
         touch(self);
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::supervisor

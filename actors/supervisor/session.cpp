@@ -116,7 +116,7 @@ Session::behavior_type session(Self self, SessionOptions given, Reporter reporte
   self->state.connections = options->connections;
   self->state.pace = SessionPace{options->limits};
   self->state.reporter = std::move(reporter);
-  return {
+  Session::behavior_type handlers{
       [=](introspect_atom) { return self->state.reporter.complete(snapshot(self->state)); },
       [=](start_atom) {
         if (std::exchange(self->state.running, true)) return;
@@ -148,6 +148,8 @@ Session::behavior_type session(Self self, SessionOptions given, Reporter reporte
         touch(self);
       },
   };
+  return self->state.reporter.watch(
+      self, [self] { return snapshot(self->state); }, std::move(handlers));
 }
 
 }  // namespace openshell::supervisor

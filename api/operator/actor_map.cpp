@@ -43,6 +43,8 @@ std::string_view kind_name(ProcessKind kind) {
   return "";
 }
 
+bool goes_on_waiting(const ActorSnapshot& actor) { return actor.waiting > 0 || (actor.mailbox > 0 && actor.oldest_ms > 0); }
+
 std::uint64_t ShownProcess::stale_ms(std::chrono::steady_clock::time_point now) const {
   return kind == ProcessKind::gateway ? 0 : own_stale_ms + millis(now - heard);
 }

@@ -29,6 +29,9 @@ struct ShownActor {
   std::optional<std::chrono::steady_clock::time_point> failed;  ///< when `failed` rose last while somebody looked
 };
 
+/// Whether what it had waiting when it reported still waits, and grows older with every second it says nothing.
+[[nodiscard]] bool goes_on_waiting(const ActorSnapshot& actor);
+
 struct ShownProcess {
   std::string id;
   ProcessKind kind = ProcessKind::gateway;

@@ -77,7 +77,7 @@ std::string actor_metrics(const ActorMap& map, ActorMap::Time now) {
       sums.failed += one.failed;
       sums.restarts += one.restarts;
       const auto since =
-          one.waiting == 0 || process.stale ? 0 : std::chrono::duration_cast<std::chrono::milliseconds>(now - actor.reported).count();
+          !goes_on_waiting(one) || process.stale ? 0 : std::chrono::duration_cast<std::chrono::milliseconds>(now - actor.reported).count();
       sums.oldest_ms = std::max(sums.oldest_ms, one.oldest_ms + static_cast<std::uint64_t>(std::max<std::int64_t>(since, 0)));
     }
   }

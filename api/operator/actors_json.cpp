@@ -42,8 +42,7 @@ std::string process_json(const ShownProcess& process, ActorMap::Time now, std::s
   std::uint64_t left_out = process.left_out;
   for (const auto& [id, shown] : process.actors) {
     auto object = object_of(shown.snapshot);
-    if (shown.snapshot.waiting > 0)
-      object["oldest_ms"] = shown.snapshot.oldest_ms + millis_since(shown.reported, now);  // it goes on waiting
+    if (goes_on_waiting(shown.snapshot)) object["oldest_ms"] = shown.snapshot.oldest_ms + millis_since(shown.reported, now);
     if (shown.failed) object["failed_ms"] = millis_since(*shown.failed, now);
     const auto text = json::serialize(object);
     if (text.size() + kHead > room) {

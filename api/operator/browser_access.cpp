@@ -10,11 +10,6 @@
 #include "observability/text.hpp"
 
 namespace openshell::api {
-namespace {
-
-constexpr std::string_view kCookie = "openshell_operator";
-
-}  // namespace
 
 std::string random_bytes() {
   std::string out(BrowserAccess::kBytes, '\0');
@@ -69,19 +64,19 @@ bool BrowserAccess::admitted(std::string_view cookie, Time now) const {
   return found;
 }
 
-std::string_view BrowserAccess::cookie_of(std::string_view header) {
+std::string_view BrowserAccess::cookie_of(std::string_view header) const {
   while (!header.empty()) {
     const auto end = std::min(header.find(';'), header.size());
     auto pair = header.substr(0, end);
     header.remove_prefix(std::min(end + 1, header.size()));
     while (pair.starts_with(' ')) pair.remove_prefix(1);
-    if (pair.starts_with(kCookie) && pair.substr(kCookie.size()).starts_with('=')) return pair.substr(kCookie.size() + 1);
+    if (pair.starts_with(cookie_name_) && pair.substr(cookie_name_.size()).starts_with('=')) return pair.substr(cookie_name_.size() + 1);
   }
   return {};
 }
 
-std::string BrowserAccess::set_cookie(std::string_view value) {
-  return cat(kCookie, "=", value, "; HttpOnly; SameSite=Strict; Path=/; Max-Age=", kCookieLife.count());
+std::string BrowserAccess::set_cookie(std::string_view value) const {
+  return cat(cookie_name_, "=", value, "; HttpOnly; SameSite=Strict; Path=/; Max-Age=", kCookieLife.count());
 }
 
 }  // namespace openshell::api

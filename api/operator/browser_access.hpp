@@ -24,8 +24,10 @@ class BrowserAccess {
   static constexpr std::chrono::seconds kTokenLife{60};
   static constexpr std::chrono::seconds kCookieLife{43'200};
 
-  /// `random`: kBytes unpredictable bytes.
-  explicit BrowserAccess(std::function<std::string()> random) : random_{std::move(random)} {}
+  /// `random`: kBytes unpredictable bytes. `port`: of the address in the browser. Cookies belong to a host whatever its port (RFC 6265,
+  /// 8.5), so the name tells apart those of two gateways on one host.
+  BrowserAccess(std::function<std::string()> random, std::string_view port)
+      : random_{std::move(random)}, cookie_name_{std::string{"openshell_operator_"}.append(port)} {}
 
   /// A token for one login, base64url.
   std::string make_token(Time now);
@@ -35,9 +37,9 @@ class BrowserAccess {
   [[nodiscard]] bool admitted(std::string_view cookie, Time now) const;
 
   /// The value of our cookie in a Cookie header.
-  [[nodiscard]] static std::string_view cookie_of(std::string_view header);
+  [[nodiscard]] std::string_view cookie_of(std::string_view header) const;
   /// The Set-Cookie header for it.
-  [[nodiscard]] static std::string set_cookie(std::string_view value);
+  [[nodiscard]] std::string set_cookie(std::string_view value) const;
 
  private:
   using Digest = std::array<unsigned char, 32>;
@@ -48,6 +50,7 @@ class BrowserAccess {
   static Digest digest_of(std::string_view text);
 
   std::function<std::string()> random_;
+  std::string cookie_name_;
   std::deque<Entry> tokens_, cookies_;  // oldest first
   std::deque<Time> wrong_;              // of the last kTokenLife
 };

@@ -80,7 +80,8 @@ OperatorRoutes::OperatorRoutes(std::shared_ptr<ActorWatch> watch, std::string ep
     : watch_{std::move(watch)},
       epoch_{std::move(epoch)},
       browser_origin_{std::move(browser_origin)},
-      metrics_text_{std::move(metrics_text)} {}
+      metrics_text_{std::move(metrics_text)},
+      access_{random_bytes, browser_origin_.substr(browser_origin_.rfind(':') + 1)} {}
 
 /// Whoever may not come in, and why.
 std::optional<OperatorAnswer> OperatorRoutes::guard(const OperatorRequest& request, const std::string& path) {
@@ -94,7 +95,7 @@ std::optional<OperatorAnswer> OperatorRoutes::guard(const OperatorRequest& reque
   if (request.entrance != Entrance::browser || path == "/login") return std::nullopt;
   if (!request.fetch_site.empty() && request.fetch_site != "same-origin" && request.fetch_site != "none")
     return text(403, "cross-site request\n");
-  if (!access_.admitted(BrowserAccess::cookie_of(request.cookie), now()))
+  if (!access_.admitted(access_.cookie_of(request.cookie), now()))
     return text(401, "run `openshell-gateway operator-url` and open what it prints\n");
   return std::nullopt;
 }
@@ -106,7 +107,7 @@ OperatorAnswer OperatorRoutes::login(const OperatorRequest& request) {
   OperatorAnswer out;
   out.status = 303;
   out.location = "/";
-  out.set_cookie = BrowserAccess::set_cookie(*cookie);
+  out.set_cookie = access_.set_cookie(*cookie);
   return out;
 }
 

@@ -50,7 +50,7 @@ class OperatorRoutes {
   const std::string epoch_;
   const std::string browser_origin_;  // "127.0.0.1:7788"; empty: there is no port for browsers
   const std::function<std::string()> metrics_text_;
-  BrowserAccess access_{random_bytes};
+  BrowserAccess access_;
 };
 
 /// The value of `name` in the query of `target`, percent-decoded; empty: absent or malformed.

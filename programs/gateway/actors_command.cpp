@@ -51,7 +51,8 @@ std::uint64_t number_of(const json::object& object, std::string_view key) {
 
 /// "!" what needs somebody, "?" what may, "." what does its work.
 char trouble(const json::object& actor) {
-  if (number_of(actor, "oldest_ms") >= kLongWaitMs && number_of(actor, "waiting") > 0 && text_of(actor, "kind") != "exec_registry")
+  if (number_of(actor, "oldest_ms") >= kLongWaitMs && number_of(actor, "waiting") + number_of(actor, "mailbox") > 0 &&
+      text_of(actor, "kind") != "exec_registry")
     return '!';
   const auto* failed = actor.if_contains("failed_ms");
   if (failed != nullptr && number_of(actor, "failed_ms") < kRecentMs) return '?';

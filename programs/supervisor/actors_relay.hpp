@@ -38,6 +38,8 @@ struct ActorSources {
 /// nobody. Any thread. [ACT-39]
 class ActorsRelay : public std::enable_shared_from_this<ActorsRelay> {
  public:
+  static constexpr std::size_t kMaxAtOnce = 2;
+
   struct Limits {
     std::chrono::milliseconds pace{1'000};
     std::chrono::milliseconds sign_of_life{10'000};

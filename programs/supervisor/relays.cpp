@@ -108,8 +108,14 @@ void Relays::set_ready(bool ready) {
 }
 
 void Relays::keep(const std::string& channel_id, std::function<void()> abort) {
-  const std::lock_guard lock{mutex_};
-  live_[channel_id] = std::move(abort);
+  {
+    const std::lock_guard lock{mutex_};
+    const auto found = live_.find(channel_id);
+    if (found == live_.end()) return;  // it ended already
+    found->second.abort = abort;
+    if (!found->second.aborted) return;
+  }
+  abort();
 }
 
 void Relays::forget(const std::string& channel_id) {
@@ -124,20 +130,22 @@ void Relays::open(RelayRequest request, std::function<void(std::string error)> o
     ready = ready_;
     if (live_.size() >= kMaxRelays) return opened("too many relays");
     if (live_.count(request.channel_id) != 0) return;  // offered again after a reconnect: it is being served
-    live_[request.channel_id] = [] {};
+    live_[request.channel_id] = {};
   }
   const auto fail = [&](std::string text) {
     forget(request.channel_id);
     opened(std::move(text));
   };
-  if (const auto service = services_.find(request.service_id); service != services_.end() && !request.tcp) {
+  if (const auto found = services_.find(request.service_id); found != services_.end() && !request.tcp) {
+    auto& service = found->second;
+    {
+      const std::lock_guard lock{mutex_};
+      ready = service.live < service.limit;
+      if (ready) ++service.live;
+    }
+    if (!ready) return fail("too many relays of " + request.service_id);
     opened({});
-    return open_service(request.channel_id, service->second);
-  }
-  if (request.service_id == kActorsService && !request.tcp && actors_) {  // whatever state the sandbox is in
-    if (!take_actor_relay()) return fail("too many actor streams");
-    opened({});
-    return open_actors(request.channel_id);
+    return open_service(request.channel_id, service);
   }
   if (request.service_id.starts_with(kInternalPrefix)) {
     if (request.service_id != kExecService || request.tcp) {
@@ -163,32 +171,14 @@ void Relays::open_exec(const std::string& channel_id) {
   relay->run();
 }
 
-void Relays::open_service(const std::string& channel_id, const Serve& serve) {
-  auto abort = serve(open_relay_(channel_id), [self = shared_from_this(), channel_id] { self->forget(channel_id); });
-  const std::lock_guard lock{mutex_};
-  if (const auto found = live_.find(channel_id); found != live_.end()) found->second = std::move(abort);  // else it ended already
-}
-
-bool Relays::take_actor_relay() {
-  const std::lock_guard lock{mutex_};
-  if (actor_relays_ == kMaxActorRelays) return false;
-  ++actor_relays_;
-  return true;
-}
-
-void Relays::open_actors(const std::string& channel_id) {
-  auto relay = std::make_shared<ActorsRelay>(open_relay_(channel_id), *actors_, timers_, ActorsRelay::Limits{},
-                                             [self = shared_from_this(), channel_id] {
-                                               {
-                                                 const std::lock_guard lock{self->mutex_};
-                                                 --self->actor_relays_;
-                                               }
-                                               self->forget(channel_id);
-                                             });
-  keep(channel_id, [weak = std::weak_ptr{relay}] {
-    if (auto alive = weak.lock()) alive->abort();
-  });
-  relay->run();
+void Relays::open_service(const std::string& channel_id, Service& service) {
+  keep(channel_id, service.serve(open_relay_(channel_id), [self = shared_from_this(), channel_id, &service] {
+    {
+      const std::lock_guard lock{self->mutex_};
+      --service.live;
+    }
+    self->forget(channel_id);
+  }));
 }
 
 void Relays::open_tcp(const RelayRequest& request, std::function<void(std::string error)> opened) {
@@ -236,10 +226,11 @@ void Relays::abort(const std::string& channel_id, const std::string& reason) {
     const std::lock_guard lock{mutex_};
     const auto found = live_.find(channel_id);
     if (found == live_.end()) return;
-    abort = found->second;
+    found->second.aborted = true;
+    abort = found->second.abort;
   }
   spdlog::info("relay {} closed by the gateway: {}", channel_id, reason.substr(0, kMaxServiceText));
-  abort();
+  if (abort) abort();
 }
 
 }  // namespace openshell::supervisor

@@ -4,12 +4,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "actors/supervisor/ports.hpp"
 #include "egress/stream.hpp"
-#include "programs/supervisor/actors_relay.hpp"
 #include "programs/supervisor/boundary_client.hpp"
 
 namespace openshell::supervisor {
@@ -21,7 +19,6 @@ class Bridge;
 class Relays final : public RelayHost, public std::enable_shared_from_this<Relays> {
  public:
   static constexpr std::size_t kMaxRelays = 512;  ///< open or being opened
-  static constexpr std::size_t kMaxActorRelays = 2;
   static constexpr std::chrono::seconds kOneSidedIdle{120};
 
   using OpenRelay = std::function<std::shared_ptr<egress::ByteStream>(const std::string& channel_id)>;
@@ -32,28 +29,36 @@ class Relays final : public RelayHost, public std::enable_shared_from_this<Relay
   Relays(std::shared_ptr<BoundaryClient> boundary, OpenRelay open_relay, DialSsh dial_ssh, std::shared_ptr<TimerThread> timers)
       : boundary_{std::move(boundary)}, open_relay_{std::move(open_relay)}, dial_ssh_{std::move(dial_ssh)}, timers_{std::move(timers)} {}
 
-  /// A service of this process that the gateway may open by its id (`openshell.NAME/VERSION`); needs no sandbox. Starts serving `relay`,
-  /// and says how to abort it; `ended` is to be called once. Before the session begins.
+  /// A service of this process that the gateway may open by its id (`openshell.NAME/VERSION`), at most `limit` times at once; needs no
+  /// sandbox. Starts serving `relay`, and says how to abort it; `ended` is to be called once. Before the session begins.
   using Serve = std::function<std::function<void()>(std::shared_ptr<egress::ByteStream> relay, std::function<void()> ended)>;
-  void offer(std::string service_id, Serve serve) { services_.emplace(std::move(service_id), std::move(serve)); }
+  void offer(std::string service_id, Serve serve, std::size_t limit = kMaxRelays) {
+    services_.emplace(std::move(service_id), Service{std::move(serve), limit, 0});
+  }
 
   void open(RelayRequest request, std::function<void(std::string error)> opened) override;
   void abort(const std::string& channel_id, const std::string& reason) override;
-
-  /// What a relay of actor snapshots shows; before the first is opened.
-  void show_actors(ActorSources sources) { actors_ = std::move(sources); }
 
   /// False: exec is answered with "sandbox is not ready" (not confirmed, frozen, ending).
   void set_ready(bool ready);
 
  private:
+  struct Service {
+    Serve serve;
+    std::size_t limit;
+    std::size_t live;  // under the mutex
+  };
+  struct Live {
+    std::function<void()> abort;  // empty: it is being opened
+    bool aborted = false;         // meanwhile
+  };
+
   void open_exec(const std::string& channel_id);
-  void open_service(const std::string& channel_id, const Serve& serve);
-  bool take_actor_relay();
-  void open_actors(const std::string& channel_id);
+  void open_service(const std::string& channel_id, Service& service);
   void open_ssh(const std::string& channel_id, const std::function<void(std::string error)>& opened);
   void bridge(const std::string& channel_id, std::shared_ptr<egress::ByteStream> target);
   void open_tcp(const RelayRequest& request, std::function<void(std::string error)> opened);
+  /// From here on it can be aborted; it is at once, if that was said before.
   void keep(const std::string& channel_id, std::function<void()> abort);
   void forget(const std::string& channel_id);
 
@@ -61,11 +66,9 @@ class Relays final : public RelayHost, public std::enable_shared_from_this<Relay
   const OpenRelay open_relay_;
   const DialSsh dial_ssh_;
   const std::shared_ptr<TimerThread> timers_;
-  std::map<std::string, Serve> services_;
-  std::optional<ActorSources> actors_;
+  std::map<std::string, Service> services_;
   std::mutex mutex_;
-  std::size_t actor_relays_ = 0;
-  std::map<std::string, std::function<void()>> live_;  // channel -> how to abort it
+  std::map<std::string, Live> live_;  // by channel
   bool ready_ = false;
 };
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -177,9 +178,14 @@ Startup::~Startup() {
 
 void Startup::discover() {
   discovery_ = std::make_shared<Discovery>();
-  std::thread{[discovery = discovery_, boundary = boundary_] {
-    discovery->promise.set_value(boundary->discover_policy([&discovery] { return discovery->over.load(); }));
-  }}.detach();
+  try {
+    std::thread{[discovery = discovery_, boundary = boundary_] {
+      discovery->promise.set_value(boundary->discover_policy([&discovery] { return discovery->over.load(); }));
+    }}.detach();  // a question to the sandbox may take its whole deadline, and nothing waits for it that stops
+  } catch (const std::system_error& error) {
+    discovery_->promise.set_value(
+        absl::ResourceExhaustedError(std::string{"the sandbox is not asked for its image's policy: "} + error.what()));
+  }
 }
 
 absl::StatusOr<std::shared_ptr<sandbox::v1::SandboxPolicy>> Startup::image_policy() {

@@ -23,6 +23,7 @@
 #include "messages/status_error.hpp"
 #include "openshell.pb.h"
 #include "policy/decision_service.hpp"
+#include "programs/supervisor/actors_relay.hpp"
 #include "programs/supervisor/boundary_adapter.hpp"
 #include "programs/supervisor/boundary_client.hpp"
 #include "programs/supervisor/decision_log.hpp"
@@ -220,7 +221,16 @@ class Process {
       };
     });
     relays_->set_ready(true);
-    relays_->show_actors(actor_sources());
+    relays_->offer(
+        std::string{kActorsService},
+        [sources = actor_sources(), timers = timers_](auto stream, auto ended) {
+          const auto relay = std::make_shared<ActorsRelay>(std::move(stream), sources, timers, ActorsRelay::Limits{}, std::move(ended));
+          relay->run();
+          return [weak = std::weak_ptr{relay}] {
+            if (const auto alive = weak.lock()) alive->abort();
+          };
+        },
+        ActorsRelay::kMaxAtOnce);
     announce(directory_, "supervisor", "");
     root_ = system_.spawn(root, root_options(started));
     root_->attach_functor([this](const caf::error& reason) {

@@ -77,6 +77,20 @@ def test_an_actor_opens_with_its_state_error_and_rates(browser, page):
     assert browser.run("return location.hash").find("actor=status_outbox") > 0, "the address can be kept"
 
 
+def test_messages_that_wait_in_a_mailbox_are_trouble_and_grow_older(browser, page):
+    """ACT-41: an actor that hangs says nothing any more; what waited when it spoke last waits on."""
+    stub = page(3)
+    process = copy.deepcopy(stub.world.processes["supervisor:id-1"])
+    next(one for one in process["actors"] if one["id"] == "runtime_publisher").update(mailbox=7, oldest_ms=29500, rates={"publish": 0.5, "install": 0.2})
+    stub.change(process)
+    browser.wait("return document.querySelector('[data-process=\"supervisor:id-1\"][data-actor=runtime_publisher]').classList.contains('bad')", what="30 s are over")
+    browser.click('[data-process="supervisor:id-1"][data-actor=runtime_publisher]')
+    text = browser.text("#detail")
+    for words in ("oldest waits", "in mailbox", "by kind", "publish", "0.5/s"):
+        assert words.lower() in text.lower(), words
+    browser.screenshot("actor-hangs")
+
+
 def test_it_can_be_used_by_keyboard_alone(browser, page):
     page(30)
     browser.run("document.querySelector('.tile').focus()")

@@ -50,7 +50,7 @@ function drawActor(panel, state, process, actor, box) {
     question.addEventListener("click", () => ask(process.id, actor.id, answer));
     set(question, "hidden", process.kind === "sandbox");
     panel.replaceChildren(bar(state, box), element("h2", {}, element("span", { className: "mark" }), element("span")), element("p", { className: "crumbs" }), element("p", { className: "summary" }),
-      element("p", { className: "summary error", hidden: true }), element("dl", { className: "facts" }), element("h3", { textContent: "Messages a second" }), element("dl", { className: "rates" }),
+      element("p", { className: "summary error", hidden: true }), element("dl", { className: "facts" }), element("h3", { textContent: "Messages a second, by kind" }), element("dl", { className: "rates" }),
       element("p", { className: "note" }), question, answer);
   }
   const how = level(actor, process);
@@ -68,7 +68,7 @@ function drawActor(panel, state, process, actor, box) {
   const values = { ...actor, oldest: age(actor.oldest_ms) };
   keyed(facts, FIGURES, ([key]) => key, ([, label]) => element("div", {}, element("dt", { textContent: label }), element("dd")), (item, [key]) => {
     set(item.lastElementChild, "textContent", String(values[key]));
-    const odd = (key === "restarts" && actor.restarts > 0) || (key === "oldest" && (how === "bad" || how === "warn") && actor.waiting > 0);
+    const odd = (key === "restarts" && actor.restarts > 0) || (key === "oldest" && (how === "bad" || how === "warn") && actor.waiting + actor.mailbox > 0);
     set(item, "className", odd ? how === "bad" ? "bad" : "warn" : "");
   });
   const kinds = Object.entries(actor.rates).sort((a, b) => b[1] - a[1]);

@@ -28,7 +28,7 @@ class State {
     for (const process of this.processes.values()) {
       if (process.kind !== "gateway") process.stale_ms += seconds * 1000;
       for (const actor of process.actors) {
-        if (actor.waiting > 0) actor.oldest_ms += seconds * 1000;
+        if (actor.waiting > 0 || (actor.mailbox > 0 && actor.oldest_ms > 0)) actor.oldest_ms += seconds * 1000;
         if (actor.failed_ms !== undefined) actor.failed_ms += seconds * 1000;
       }
     }

@@ -11,7 +11,7 @@ export const worse = (a, b) => (ORDER[b] > ORDER[a] ? b : a);
 export function level(actor, process) {
   if (process.ended_ms !== undefined) return "gone";
   const patient = WAITS_BY_NATURE.has(actor.kind);
-  const age = actor.waiting > 0 && !patient ? actor.oldest_ms : 0;
+  const age = actor.waiting + actor.mailbox > 0 && !patient ? actor.oldest_ms : 0;
   if (age >= LONG_WAIT || (actor.kind === "sandbox_entity" && /: error\b/i.test(actor.summary))) return "bad";
   if (age >= SHORT_WAIT || actor.mailbox >= FULL_MAILBOX || (actor.failed_ms !== undefined && actor.failed_ms < RECENT)) return "warn";
   return Object.values(actor.rates).some((rate) => rate > 0) ? "busy" : "ok";
@@ -146,7 +146,7 @@ export function drawGateway(card, state) {
   set(head.children[1], "textContent", "gateway");
   set(head.children[2], "textContent", process.id.slice("gateway:".length));
   drawActors(card.children[1], process, own.filter((actor) => !state.only || ["warn", "bad"].includes(level(actor, process))), state);
-  set(card.children[2], "textContent", `${entities} sandbox ${entities === 1 ? "entity" : "entities"} to the right, each with its supervisor`);
+  set(card.children[2], "textContent", `${entities} sandbox ${entities === 1 ? "entity" : "entities"} beside it, each with its supervisor`);
 }
 
 function group(name) {

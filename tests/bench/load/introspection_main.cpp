@@ -36,14 +36,11 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, Directo
     out.summary = "some-sandbox-name: ready, connected, policy " + std::to_string(self->state.pokes);
     return self->state.reporter.complete(out);
   };
-  return {
+  Worker::behavior_type handlers{
       [=](introspect_atom) { return snapshot(); },
-      [=](poke_atom) {
-        ++self->state.pokes;
-        self->state.reporter.note_handled();
-        self->state.reporter.touch(self, snapshot);
-      },
+      [=](poke_atom) { ++self->state.pokes; },
   };
+  return self->state.reporter.watch(self, snapshot, std::move(handlers));
 }
 
 double cpu_seconds() {

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 class Access : public testing::Test {
  protected:
-  BrowserAccess access_{[n = 0]() mutable { return std::string(BrowserAccess::kBytes, static_cast<char>(++n)); }};
+  BrowserAccess access_{[n = 0]() mutable { return std::string(BrowserAccess::kBytes, static_cast<char>(++n)); }, "7788"};
   BrowserAccess::Time now_ = BrowserAccess::Time{} + 1h;
 };
 
@@ -59,12 +59,20 @@ TEST_F(Access, ACT_40_TheOldestGoesBeyondTheBounds) {
   EXPECT_TRUE(access_.admitted(cookies[1], now_));
 }
 
-TEST(Cookie, IsFoundAmongOthersAndSetForThisSiteOnly) {
-  EXPECT_EQ(BrowserAccess::cookie_of("a=b; openshell_operator=value; c=d"), "value");
-  EXPECT_EQ(BrowserAccess::cookie_of("openshell_operatorx=value"), "");
-  EXPECT_EQ(BrowserAccess::cookie_of("x_openshell_operator=value"), "");
-  EXPECT_EQ(BrowserAccess::cookie_of(""), "");
-  EXPECT_EQ(BrowserAccess::set_cookie("v"), "openshell_operator=v; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200");
+TEST_F(Access, ACookieIsFoundAmongOthersAndSetForThisSiteOnly) {
+  EXPECT_EQ(access_.cookie_of("a=b; openshell_operator_7788=value; c=d"), "value");
+  EXPECT_EQ(access_.cookie_of("openshell_operator_77889=value"), "");
+  EXPECT_EQ(access_.cookie_of("x_openshell_operator_7788=value"), "");
+  EXPECT_EQ(access_.cookie_of(""), "");
+  EXPECT_EQ(access_.set_cookie("v"), "openshell_operator_7788=v; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200");
+}
+
+// Browsers send one cookie to all ports of a host: a login at one gateway must not throw out that of another.
+TEST_F(Access, TwoGatewaysOfOneHostHaveCookiesOfTheirOwn) {
+  const BrowserAccess other{[] { return std::string{}; }, "7799"};
+  const std::string both = "openshell_operator_7788=mine; openshell_operator_7799=yours";
+  EXPECT_EQ(access_.cookie_of(both), "mine");
+  EXPECT_EQ(other.cookie_of(both), "yours");
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ TEST_F(Operator, ACT_40_O2_ABrowserNeedsItsCookieAndTheRightHost) {
   EXPECT_EQ(with_host(cat("127.0.0.1:", server_->browser_port() + 1)), 403U);
   EXPECT_EQ(with_host(""), 403U);
   EXPECT_THAT(browse("/actors").body(), HasSubstr("openshell-gateway operator-url"));
-  EXPECT_EQ(browse("/actors", {{"Cookie", "openshell_operator=guess"}}).result_int(), 401U);
+  EXPECT_EQ(browse("/actors", {{"Cookie", cat("openshell_operator_", server_->browser_port(), "=guess")}}).result_int(), 401U);
 }
 
 TEST_F(Operator, ACT_40_O3_ALoginLinkIsGoodOnce) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <future>
+#include <system_error>
 
 namespace openshell::sandbox {
 namespace {
@@ -36,6 +37,28 @@ TEST(SocketHandover, IS_37_WhatAReplacedLineWasAskedIsRefusedAndWhatTheNewOneWas
   EXPECT_FALSE(handover->over(1));
   ASSERT_TRUE(handover->announce(2, {}));
   EXPECT_TRUE(handover->over(2)) << "the break of the first line took nothing of the second";
+}
+
+// At the limit of processes there is no thread for a line: it closes, and opens are asked over calls, which refuse when nobody answers.
+TEST(SocketHandover, WithoutAThreadTheLineIsClosedAndTakesNoOpen) {
+  const auto handover = std::make_shared<SocketHandover>([](const std::function<void()>&) {
+    throw std::system_error{std::make_error_code(std::errc::resource_unavailable_try_again), "no thread"};
+  });
+  handover->decide_with({[](std::uint64_t) { return absl::UnavailableError("no socket"); }, [](std::uint64_t, boundary::OpenDecision) {}});
+  auto [mine, peer] = line();
+  handover->adopt(std::move(mine));
+  EXPECT_FALSE(handover->announce(1, {}));
+  EXPECT_FALSE(handover->pass("t", 0).ok());
+  char byte = 0;
+  EXPECT_EQ(::recv(peer.get(), &byte, 1, 0), 0) << "the supervisor sees the end of it";
+}
+
+TEST(SocketHandover, OpensAreNewsOnceUntilTheirFiguresAreSeen) {
+  SocketHandover handover;
+  EXPECT_TRUE(handover.is_news());
+  EXPECT_FALSE(handover.is_news());
+  handover.looked();
+  EXPECT_TRUE(handover.is_news());
 }
 
 }  // namespace
