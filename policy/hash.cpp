@@ -1,7 +1,5 @@
 #include "policy/hash.hpp"
 
-#include <openssl/sha.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -143,12 +141,6 @@ std::string middleware_bytes(const pb::NetworkMiddlewareConfig& config) {
   return out;
 }
 
-std::array<unsigned char, SHA256_DIGEST_LENGTH> sha256(std::string_view bytes) {
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
-  return digest;
-}
-
 void append_setting(std::string& out, const std::string& key, const pb::EffectiveSetting& setting) {
   out += key;
   append_le(out, static_cast<std::int32_t>(setting.scope()));
@@ -198,17 +190,6 @@ std::string canonical_bytes(const pb::SandboxPolicy& policy) {
     append_bytes(out, middleware_bytes(entry->second));
   }
   return out;
-}
-
-std::string sha256_hex(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string hex;
-  hex.reserve(2 * SHA256_DIGEST_LENGTH);
-  for (const unsigned char byte : sha256(bytes)) {
-    hex.push_back(kDigits[byte >> 4U]);
-    hex.push_back(kDigits[byte & 0xFU]);
-  }
-  return hex;
 }
 
 PolicyHash policy_hash(const pb::SandboxPolicy& policy) { return PolicyHash{sha256_hex(canonical_bytes(policy))}; }

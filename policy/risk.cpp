@@ -15,6 +15,7 @@ namespace openshell::policy {
 namespace {
 
 using text::cat;
+using text::upper;
 
 constexpr std::array<std::string_view, 3> kReadMethods{"GET", "HEAD", "OPTIONS"};
 constexpr std::array<std::string_view, 7> kAllMethods{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"};
@@ -28,12 +29,6 @@ bool bypasses(const std::string& binary) {
   const auto pattern = Glob::compile(binary, GlobKind::binary);
   return std::any_of(kBypassing.begin(), kBypassing.end(),
                      [&](std::string_view known) { return binary == known || (pattern.ok() && pattern->matches(known)); });
-}
-
-std::string upper(std::string_view text) {
-  std::string out{text};
-  for (char& c : out) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  return out;
 }
 
 /// What is known of one endpoint.
@@ -88,9 +83,7 @@ std::set<std::string> rpc_methods(const pb::NetworkEndpoint& endpoint) {
       if (!rule.allow().method().empty()) out.insert(rule.allow().method());
       continue;
     }
-    std::vector<std::string> names{tool->second.any().begin(), tool->second.any().end()};
-    if (names.empty()) names.push_back(tool->second.glob());
-    for (const auto& name : names) out.insert(cat("tools/call ", name));
+    for (const auto& name : patterns_of(tool->second)) out.insert(cat("tools/call ", name));
   }
   return out;
 }

@@ -13,14 +13,7 @@ namespace openshell::policy {
 namespace {
 
 using text::cat;
-
-std::string upper(std::string_view value) {
-  std::string out{value};
-  for (char& c : out) {
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  }
-  return out;
-}
+using text::upper;
 
 bool equals_upper(std::string_view value, std::string_view upper_case) {
   return value.size() == upper_case.size() && std::equal(value.begin(), value.end(), upper_case.begin(), [](char a, char b) {
@@ -65,9 +58,7 @@ absl::StatusOr<HttpRule> compile_http(const Source& source, int index, GlobKind 
   rule.path = *std::move(path);
   for (const auto& [name, matcher] : source.query()) {
     QueryCondition condition{name, {}};
-    std::vector<std::string> patterns{matcher.any().begin(), matcher.any().end()};
-    if (patterns.empty()) patterns.push_back(matcher.glob());
-    for (const auto& pattern : patterns) {
+    for (const auto& pattern : patterns_of(matcher)) {
       auto glob = compile_glob(pattern, GlobKind::dotted, where);
       if (!glob.ok()) return glob.status();
       condition.globs.push_back(*std::move(glob));
@@ -183,6 +174,11 @@ RuleHit denied_operations(const RuleSet& set, const GraphqlContent& content) {
 }
 
 }  // namespace
+
+std::vector<std::string> patterns_of(const pb::L7QueryMatcher& matcher) {
+  if (matcher.any_size() == 0) return {matcher.glob()};
+  return {matcher.any().begin(), matcher.any().end()};
+}
 
 void HttpRules::finish() {
   indexed_ = rules_.size() >= kIndexedFrom;

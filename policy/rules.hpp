@@ -133,6 +133,9 @@ absl::Status compile_calls(const pb::NetworkEndpoint& endpoint, RuleSet& out);
 /// one. Empty: it has no preset.
 [[nodiscard]] std::span<const std::string_view> preset_words(const pb::NetworkEndpoint& endpoint, Protocol protocol);
 
+/// The patterns of a matcher of a query parameter or a param, one of which has to match.
+[[nodiscard]] std::vector<std::string> patterns_of(const pb::L7QueryMatcher& matcher);
+
 /// True where the endpoint judges WebSocket text as GraphQL.
 [[nodiscard]] bool has_graphql_policy(const pb::NetworkEndpoint& endpoint);
 

@@ -74,9 +74,7 @@ absl::StatusOr<CallRule> compile_call(const Source& source, int index, const Rul
   const auto tool = source.params().find("name");
   rule.selects_tool = tool != source.params().end();
   if (rule.selects_tool) {
-    std::vector<std::string> patterns{tool->second.any().begin(), tool->second.any().end()};
-    if (patterns.empty()) patterns.push_back(tool->second.glob());
-    auto tools = compile_all(patterns, where);
+    auto tools = compile_all(patterns_of(tool->second), where);
     if (!tools.ok()) return tools.status();
     rule.tools = *std::move(tools);
   }

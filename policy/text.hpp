@@ -38,6 +38,15 @@ inline std::string lower(std::string_view value) {
   return out;
 }
 
+/// ASCII letters only, as lower().
+inline std::string upper(std::string_view value) {
+  std::string out{value};
+  for (char& c : out) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return out;
+}
+
 inline std::string_view trim(std::string_view value) {
   const auto first = value.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return {};

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "policy/glob.hpp"
+#include "policy/rules.hpp"
 #include "policy/text.hpp"
 #include "policy/validate_parts.hpp"
 #include "sandbox.pb.h"
@@ -20,11 +21,6 @@ bool is_operation_type(std::string_view value) {
 }
 
 bool has_wildcard(std::string_view pattern) { return pattern.find_first_of("*?[]{}") != std::string_view::npos; }
-
-std::vector<std::string> patterns_of(const pb::L7QueryMatcher& matcher) {
-  if (matcher.any_size() == 0) return {matcher.glob()};
-  return {matcher.any().begin(), matcher.any().end()};
-}
 
 template <class Rule>
 bool has_graphql(const Rule& rule) {
@@ -141,9 +137,7 @@ class RuleCheck {
       }
       return;
     }
-    std::string method = rule.method();
-    std::transform(method.begin(), method.end(), method.begin(),
-                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+    const std::string method = text::upper(rule.method());
     const bool known = rest ? std::find(kRest.begin(), kRest.end(), method) != kRest.end()
                             : std::find(kWebsocket.begin(), kWebsocket.end(), method) != kWebsocket.end();
     if (known) return;

@@ -191,7 +191,10 @@ class TreeBuilder final : public YAML::EventHandler {
     Frame& parent = stack_.back();
     if (wants_key()) {
       if (node->kind != YamlNode::Kind::scalar || node->type != ScalarType::string) {
-        throw Refused{mark, cat("a key must be a string", node->text.empty() ? "" : cat(", quote it: \"", shorten(node->text, 64), "\""))};
+        // YAML 1.2, 7.4: what is longer is no key, unless a `?` says so; the reader then finds an empty one.
+        throw Refused{mark, node->text.empty()
+                                ? std::string{"a key must be a string (one of more than 1024 characters has to begin with '? ')"}
+                                : cat("a key must be a string, quote it: \"", shorten(node->text, 64), "\"")};
       }
       if (parent.seen.size() >= limits_.keys) throw Refused{mark, cat("more than ", limits_.keys, " keys in one mapping")};
       if (!parent.seen.insert(node->text).second) throw Refused{mark, cat("duplicate key '", shorten(node->text, 256), "'")};

@@ -41,9 +41,16 @@ void clear_marks(sb::SandboxPolicy& policy) {
   }
 }
 
+std::string compared_host(const std::string& host) {
+  std::string out = absl::AsciiStrToLower(host);
+  absl::StripAsciiWhitespace(&out);
+  if (out.ends_with('.')) out.pop_back();
+  return out;
+}
+
 bool hosts_overlap(const std::string& a, const std::string& b) {
-  const auto left = absl::AsciiStrToLower(a);
-  const auto right = absl::AsciiStrToLower(b);
+  const auto left = compared_host(a);
+  const auto right = compared_host(b);
   if (left == right) return true;
   const auto one = policy::Glob::compile(left, policy::GlobKind::host);
   const auto other = policy::Glob::compile(right, policy::GlobKind::host);
@@ -144,29 +151,6 @@ providers::PolicyBindings policy_bindings(const sb::SandboxPolicy& policy) {
   return bindings;
 }
 
-absl::Status check_bindings(const sb::SandboxPolicy& policy, const std::vector<providers::Provider>& attached, bool global) {
-  absl::Status status;
-  for_endpoints(policy, [&](const std::string&, const sb::NetworkEndpoint& endpoint) {
-    if (!endpoint.has_credential_binding() || !status.ok()) return;
-    const auto& name = endpoint.credential_binding().provider();
-    const auto it = std::find_if(attached.begin(), attached.end(), [&](const auto& provider) { return provider.name == name; });
-    if (global) {
-      status = absl::FailedPreconditionError("credential_binding is sandbox-scoped and cannot be used in a global policy");
-    } else if (name.empty()) {
-      status = absl::InvalidArgumentError(cat("credential_binding.provider is required for endpoint '", endpoint.host(), "'"));
-    } else if (it == attached.end()) {
-      status = absl::FailedPreconditionError(
-          cat("credential_binding references provider '", name, "', but that provider is not attached to the sandbox"));
-    } else if (it->profile == nullptr && !it->unbound()) {
-      status = absl::FailedPreconditionError(cat("credential_binding provider '", name, "' has no provider profile"));
-    } else if (it->profile != nullptr && !it->profile->content.endpoints().empty() && providers::endpoints_active(*it)) {
-      status = absl::FailedPreconditionError(cat("credential_binding provider '", name,
-                                                 "' profile already defines endpoints; profile endpoints remain the credential boundary"));
-    }
-  });
-  return status;
-}
-
 sb::SandboxPolicy compose_policy(sb::SandboxPolicy policy, const std::vector<providers::Provider>& attached, bool global) {
   clear_marks(policy);
   const auto scopes = credential_scopes(policy_bindings(policy), attached);
@@ -194,7 +178,8 @@ absl::Status check_composed_uninspected(const sb::SandboxPolicy& composed, const
   absl::Status status;
   for_endpoints(composed, [&](const std::string& rule, const sb::NetworkEndpoint& endpoint) {
     if (!endpoint.provider_credentialed() || endpoint.allow_uninspected_credentials() || !status.ok()) return;
-    const auto& protocol = endpoint.protocol();
+    std::string protocol = endpoint.protocol();
+    absl::StripAsciiWhitespace(&protocol);
     const bool raw = protocol.empty() || protocol == "tcp" || protocol == "sql";
     if (!raw && endpoint.tls() != sb::NETWORK_TLS_MODE_SKIP) return;
     status = absl::FailedPreconditionError(cat("credentialed endpoint '", endpoint.host(), ":", absl::StrJoin(ports_of(endpoint), ","),

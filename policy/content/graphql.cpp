@@ -1,13 +1,12 @@
 #include "policy/content/graphql.hpp"
 
-#include <openssl/sha.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "policy/content/graphql_document.hpp"
 #include "policy/content/json.hpp"
+#include "policy/sha256.hpp"
 #include "policy/text.hpp"
 
 namespace openshell::policy {
@@ -27,18 +26,6 @@ struct Asked {
 GraphqlContent refused(std::string why) {
   GraphqlContent out;
   out.error = std::move(why);
-  return out;
-}
-
-std::string sha256_hex(std::string_view text) {
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string out;
-  for (const auto byte : digest) {
-    out += kDigits[byte >> 4U];
-    out += kDigits[byte & 0xFU];
-  }
   return out;
 }
 

@@ -1,8 +1,9 @@
-"""Faults that users of systems of this kind have reported, end to end: B02, B10, B29 and B31 (with the gateway down)."""
+"""Faults that users of systems of this kind have reported, end to end: B02, B10, B29, B31 and B38 (with the gateway down)."""
 
 import http.server
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -361,3 +362,48 @@ def test_a_restart_of_the_host_puts_back_what_was_to_run_and_nothing_else(alone)
         client.wait_ready("halted", workspace=WORKSPACE, timeout_seconds=30)
         for name in ("running", "halted", "done"):
             delete_gone(client, name)
+
+
+# ---- B38: one path that is missing, or that the identity may not open
+
+
+FILES = """version: 1
+filesystem_policy:
+  include_workdir: true
+  read_only: [/usr, /bin, /lib, /lib64, /etc, /proc, {more}]
+  read_write: [/tmp, /dev/null]
+landlock: {{compatibility: {mode}}}
+"""
+TRY = "touch /etc/b38 2>/dev/null && echo open || echo closed; touch /tmp/b38 && echo written"
+
+
+def create_with_files(gateway, tmp_path, name, mode, more="/opt/none", words=("sh", "-c", TRY), detach=()):
+    policy = tmp_path / f"{name}.yaml"
+    policy.write_text(FILES.format(mode=mode, more=more))
+    return gateway.cli("sandbox", "create", "--name", name, "--policy", str(policy), *detach, "--", *words, check=False)
+
+
+@pytest.mark.parametrize("more", ["/opt/none", "/root/none"], ids=["missing", "not to be opened"])
+def test_B38_one_missing_path_leaves_the_others_enforced_on_every_entry(gateway, client, tmp_path, more):
+    made = create_with_files(gateway, tmp_path, "b38", "best_effort", more, detach=["--no-tty"])
+    try:
+        assert made.stdout.replace("\r", "").endswith("\nclosed\nwritten\n"), (made.stdout, made.stderr)
+        assert gateway.cli("sandbox", "exec", "b38", "--", "sh", "-c", TRY).stdout == "closed\nwritten\n"
+        if shutil.which("ssh"):
+            config = tmp_path / "ssh_config"
+            config.write_text(gateway.cli("sandbox", "ssh-config", "b38").stdout)
+            remote = subprocess.run(["ssh", "-F", str(config), f"openshell-b38.{WORKSPACE}", TRY], env=gateway.environment, capture_output=True,
+                                    text=True, timeout=60, stdin=subprocess.DEVNULL)
+            assert remote.stdout == "closed\nwritten\n", remote.stderr
+    finally:
+        delete_gone(client, "b38")
+
+
+@pytest.mark.parametrize("mode,more", [("hard_requirement", "/opt/none")])
+def test_B38_hard_mode_starts_nothing_and_names_the_path(gateway, client, tmp_path, mode, more):
+    made = create_with_files(gateway, tmp_path, "b38", mode, more, detach=["--no-tty"])
+    try:
+        assert made.returncode != 0 and "written" not in made.stdout
+        assert more in made.stderr + gateway.cli("logs", "b38", check=False).stdout, made.stderr
+    finally:
+        delete_gone(client, "b38")

@@ -1,6 +1,8 @@
 // The policy that is enforced: a sandbox's own rules, and those that the profiles of attached providers add.
 #include <gmock/gmock.h>
 
+#include <functional>
+
 #include "actors/gateway/effective_config.hpp"
 #include "openshell.pb.h"
 #include "policy/hash.hpp"
@@ -142,6 +144,85 @@ TEST(Composition, BindsCredentialsOfEndpointlessProfilesOnly) {
   Provider generic = gone;
   generic.type = "generic";
   EXPECT_TRUE(check_bindings(own(bound), {generic}, false).ok());
+}
+
+// Of the words themselves, whoever is attached.
+TEST(Composition, BindingsThatSayTooLittleAreRefusedInWords) {
+  const auto fault = [](const std::function<void(NetworkEndpoint&)>& change, bool global = false) {
+    auto bound = endpoint("api.example.com");
+    bound.mutable_credential_binding()->set_provider("crm");
+    change(bound);
+    SandboxPolicy policy;  // as a row may hold it: not through the checks of today
+    *(*policy.mutable_network_policies())["api"].add_endpoints() = bound;
+    return check_bindings(policy, {crm("crm", "")}, global).ToString();
+  };
+  EXPECT_EQ(fault([](auto&) {}), "OK");
+  EXPECT_EQ(fault([](auto& e) { e.mutable_credential_binding()->set_provider(""); }),
+            "INVALID_ARGUMENT: credential_binding.provider is required for endpoint 'api.example.com'");
+  EXPECT_EQ(fault([](auto& e) { e.mutable_credential_binding()->set_provider(" crm"); }),
+            "INVALID_ARGUMENT: credential_binding.provider ' crm' must not contain leading or trailing whitespace");
+  EXPECT_EQ(fault([](auto& e) { e.clear_host(); }), "INVALID_ARGUMENT: credential-bound endpoint for provider 'crm' must define a host");
+  const std::string ports =
+      "INVALID_ARGUMENT: credential-bound endpoint 'api.example.com' for provider 'crm' must define ports in range 1..=65535";
+  EXPECT_EQ(fault([](auto& e) { e.clear_ports(); }), ports);
+  EXPECT_EQ(fault([](auto& e) { e.add_ports(65'536); }), ports);
+  EXPECT_EQ(fault([](auto& e) { e.add_ports(65'535); }), "OK");
+  EXPECT_EQ(fault([](auto& e) { e.mutable_credential_binding()->set_provider("other"); }),
+            "FAILED_PRECONDITION: credential_binding references provider 'other', but that provider is not attached to the sandbox");
+  EXPECT_EQ(fault([](auto&) {}, true), "FAILED_PRECONDITION: credential_binding is sandbox-scoped and cannot be used in a global policy");
+}
+
+Provider aws(const std::string& host, const std::string& path = "") {
+  auto out = crm("cloud", host);
+  auto profile = *out.profile;
+  profile.content.clear_credentials();
+  for (const auto* key : {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}) profile.content.add_credentials()->add_env_vars(key);
+  if (!host.empty()) profile.content.mutable_endpoints(0)->set_path(path);
+  out.profile = std::make_shared<const providers::Profile>(profile);
+  return out;
+}
+
+TEST(Composition, SigningNeedsSomebodyWhoHasTheKeysForEveryPort) {
+  const auto fault = [](
+                         const std::vector<Provider>& attached, const std::function<void(NetworkEndpoint&)>& change = [](auto&) {}) {
+    auto one = endpoint("s3.cloud.test");
+    one.set_credential_signing("sigv4");
+    one.set_signing_service("s3");
+    change(one);
+    return std::string{check_bindings(own(one), attached, false).message()};
+  };
+  const std::string none = "credential_signing endpoint 's3.cloud.test:443' has no resolvable AWS credential source; attach";
+  EXPECT_THAT(fault({}), testing::StartsWith(none));
+  EXPECT_THAT(fault({crm("cloud", "s3.cloud.test")}), testing::StartsWith(none)) << "it has other keys";
+  EXPECT_EQ(fault({aws("S3.cloud.test")}), "");
+  EXPECT_EQ(fault({aws("*.cloud.test")}), "");
+  EXPECT_THAT(fault({aws("s3.other.test")}), testing::StartsWith(none));
+  EXPECT_THAT(fault({aws("s3.cloud.test")}, [](auto& e) { e.add_ports(8443); }), HasSubstr("s3.cloud.test:443,8443'")) << "one port of two";
+  EXPECT_EQ(fault({aws("*.cloud.test")}, [](auto& e) { e.set_host("*.cloud.test"); }), "");
+  EXPECT_THAT(fault({aws("**.cloud.test")}, [](auto& e) { e.set_host("*.cloud.test"); }), HasSubstr("no resolvable"))
+      << "patterns: by text";
+  EXPECT_EQ(fault({aws("s3.cloud.test", "/b/**")}, [](auto& e) { e.set_path("/b/x"); }), "");
+  EXPECT_THAT(fault({aws("s3.cloud.test", "/b/**")}), HasSubstr("no resolvable")) << "the whole host is more than the profile's path";
+  EXPECT_THAT(fault({aws("s3.cloud.test", "/b/**")}, [](auto& e) { e.set_path("/b/*"); }), HasSubstr("s3.cloud.test:443/b/*'"));
+  const auto bind = [](auto& e) { e.mutable_credential_binding()->set_provider("cloud"); };
+  EXPECT_EQ(fault({aws("")}, bind), "");
+  EXPECT_THAT(fault({crm("cloud", "")}, bind), testing::StartsWith(none));
+}
+
+// A scope is compared as names are: without case, blanks or a final dot.
+TEST(Composition, AProtocolOfBlanksIsNone) {
+  auto blank = endpoint("crm.example.com", 443, " tcp ");
+  SandboxPolicy policy;
+  *(*policy.mutable_network_policies())["api"].add_endpoints() = blank;
+  EXPECT_THAT(check_uninspected(policy, {crm()}).ToString(), HasSubstr("uses L4-only"));
+  blank.set_host("CRM.example.com.");
+  *(*policy.mutable_network_policies())["api"].mutable_endpoints(0) = blank;
+  EXPECT_THAT(check_uninspected(policy, {crm()}).ToString(), HasSubstr("uses L4-only"));
+}
+
+TEST(Composition, AnUnusableNameOfAProviderIsUnnamed) {
+  EXPECT_EQ(providers::layer_name("Work GitHub!"), "_provider_work_github");
+  EXPECT_EQ(providers::layer_name("..."), "_provider_unnamed");
 }
 
 }  // namespace
