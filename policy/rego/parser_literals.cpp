@@ -14,11 +14,8 @@ std::optional<Body> Parser::body(std::string_view close) {
     if (!expr) return std::nullopt;
     made.push_back(*std::move(expr));
     if (at_end()) return made;
-    if (take(";")) {
-      if (at_end()) return made;
-      continue;
-    }
-    if (now().at.row == before().end_row) return unexpected();
+    if (take(";")) continue;
+    if (!close.empty() && now().at.row == before().end_row) return unexpected();
   }
 }
 

@@ -103,7 +103,11 @@ std::optional<Term> Parser::primary() {
   if (too_deep()) return std::nullopt;
   const Level level(*this);
   auto term = simple();
-  if (!term || term->form == TermForm::scalar) return term;
+  if (!term) return term;
+  if (term->form == TermForm::scalar) {
+    if (term->is_string() && !now().after_space && (now().is("[") || now().is("."))) return fail("illegal ref (head cannot be string)");
+    return term;
+  }
   return continued(*std::move(term));
 }
 
@@ -111,7 +115,8 @@ std::optional<Term> Parser::simple() {
   const Token& token = now();
   const Position at = token.at;
   switch (token.kind) {
-    case TokenKind::name: return named();
+    case TokenKind::name:
+      return named();
     case TokenKind::number: {
       Value value = Number::parse(token.text[0] == '.' ? text::cat("0", token.text) : token.text);
       if (!value.is_defined()) return fail("illegal number format");
@@ -123,7 +128,8 @@ std::optional<Term> Parser::simple() {
       next();
       return term;
     }
-    case TokenKind::pattern: return pattern();
+    case TokenKind::pattern:
+      return pattern();
     case TokenKind::punctuation:
       if (token.is("[")) return bracketed();
       if (token.is("{")) return braced();
@@ -135,7 +141,8 @@ std::optional<Term> Parser::simple() {
         return inner;
       }
       break;
-    default: break;
+    default:
+      break;
   }
   return unexpected();
 }
