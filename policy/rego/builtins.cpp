@@ -1,4 +1,5 @@
 #include "policy/rego/builtins.hpp"
+#include "policy/rego/builtins_groups.hpp"
 #include "policy/rego/builtins_operators.hpp"
 #include "policy/text.hpp"
 
@@ -18,7 +19,10 @@ struct Registry {
 const Registry& registry() {
   static const Registry* const made = [] {
     auto* all = new Registry;
-    for (const BuiltinTable* table : std::vector<const BuiltinTable*>{&operator_builtins()}) {
+    for (const BuiltinTable* table : std::vector<const BuiltinTable*>{
+             &operator_builtins(), &context_builtins(), &crypto_builtins(), &encoding_builtins(), &glob_builtins(), &graph_builtins(),
+             &json_builtins(), &json_path_builtins(), &json_schema_builtins(), &jwt_builtins(), &name_builtins(), &net_builtins(), &regex_builtins(),
+             &regex_template_builtins(), &time_builtins(), &yaml_builtins()}) {
       for (const auto& builtin : *table) {
         all->by_name.emplace(builtin.name, &builtin);
         all->sorted.push_back(&builtin);
