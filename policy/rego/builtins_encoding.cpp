@@ -39,7 +39,8 @@ BuiltinResult base64url_decode_text(QueryContext& /*context*/, Arguments a) {
   }
   std::string bytes;
   std::size_t at = 0;
-  if (!base64_decode(text, Base64Alphabet::url, Base64Padding::required, bytes, at)) return failure("illegal base64 data at input byte ", at);
+  if (!base64_decode(text, Base64Alphabet::url, Base64Padding::required, bytes, at))
+    return failure("illegal base64 data at input byte ", at);
   return Value::string(bytes);
 }
 
@@ -77,7 +78,8 @@ std::string query_escape(std::string_view text) {
   static constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.' || c == '~';
+    const bool plain =
+        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.' || c == '~';
     if (plain) {
       out += c;
     } else if (c == ' ') {
