@@ -61,6 +61,7 @@ class Engine::Impl {
 
   void publish(std::shared_ptr<const Generation> generation, absl::AnyInvocable<void(PublishReport)> done);
   void open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::AnyInvocable<void(OpenDecision)> decided);
+  void serve_proxy_client(const SuppliedIdentity& identity, std::int64_t pid, std::shared_ptr<ByteStream> stream);
   void answer(DnsTransport transport, std::string query, absl::AnyInvocable<void(std::optional<std::string>)> done);
   void watch(int fd, absl::AnyInvocable<bool(int)> readable);
   void shutdown();
@@ -157,15 +158,11 @@ void Engine::Impl::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, a
   relay->generation = context.generation;
   relay->host = context.host;
   relay->port = intent.port;
-  relay->pid = intent.pid;
-  if (const auto* identity = context.identity()) {
-    relay->binary = identity->executable.path;
-    for (const auto& ancestor : identity->ancestors) relay->ancestors.push_back(ancestor.path);
-    relay->cmdline_paths = identity->cmdline_paths;
-  }
+  relay->called_by(intent.identity, intent.pid);
   relay->connection = std::move(context.connection);
   relay->addresses = std::move(context.addresses);
   relay->local = context.source == OpenContext::Source::kPolicyLocal;
+  relay->proxy = relay->undecided = context.source == OpenContext::Source::kProxyLocal;
   if (context.source != OpenContext::Source::kLiteral && (!refusal || context.source == OpenContext::Source::kDeniedName)) {
     core_->dns.note_use(intent.address, [core = core_.get()] { return core->current; });
   }
@@ -187,12 +184,23 @@ void Engine::Impl::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, a
   start(relay, true);
 }
 
+void Engine::Impl::serve_proxy_client(const SuppliedIdentity& identity, std::int64_t pid, std::shared_ptr<ByteStream> stream) {
+  if (core_->stopping || core_->relays.size() >= core_->options.max_streams) return stream->reset();
+  const auto relay = std::make_shared<Relay>(*core_, std::move(stream));
+  relay->proxy = relay->undecided = true;
+  relay->called_by(identity, pid);
+  start(relay, false);
+}
+
 void Engine::Impl::start(std::shared_ptr<Relay> relay, bool explained) {
   core_->relays.insert(relay);
   sweep_later();
   core_->explaining += explained ? 1 : 0;
   core_->counters.live_relays = core_->relays.size();
-  auto body = explained ? run_explained(relay) : relay->local ? run_local(relay) : run_relay(relay);
+  auto body = explained      ? run_explained(relay)
+              : relay->local ? run_local(relay)
+              : relay->proxy ? run_proxy_client(relay)
+                             : run_relay(relay);
   asio::co_spawn(*core_->io, std::move(body), [this, relay, explained](const std::exception_ptr& error) {
     if (error) relay->close();
     core_->explaining -= explained ? 1 : 0;
@@ -350,6 +358,12 @@ void Engine::watch(int fd, absl::AnyInvocable<bool(int)> readable) { impl_->watc
 void Engine::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::AnyInvocable<void(OpenDecision)> decided) {
   impl_->run([impl = impl_.get(), intent = std::move(intent), stream = std::move(stream), decided = std::move(decided)]() mutable {
     impl->open(std::move(intent), std::move(stream), std::move(decided));
+  });
+}
+
+void Engine::serve_proxy_client(SuppliedIdentity identity, std::int64_t pid, std::shared_ptr<ByteStream> stream) {
+  impl_->run([impl = impl_.get(), identity = std::move(identity), pid, stream = std::move(stream)]() mutable {
+    impl->serve_proxy_client(identity, pid, std::move(stream));
   });
 }
 

@@ -92,6 +92,9 @@ class Engine {
   /// owns the stream's life; after a denial it lets go of it without touching it, and the caller ends it.
   void open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::AnyInvocable<void(OpenDecision)> decided);
 
+  /// Serves a client that speaks to a proxy over `stream`: CONNECT and absolute-form requests, each decided like any other open.
+  void serve_proxy_client(SuppliedIdentity identity, std::int64_t pid, std::shared_ptr<ByteStream> stream);
+
   /// Breaks every live relay: the channel to the sandbox is lost, and what was mediated over it ends with it (FB-12).
   void reset_relays();
 

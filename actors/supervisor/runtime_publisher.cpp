@@ -182,9 +182,14 @@ RuntimePublisher::behavior_type runtime_publisher(Self self, GatewayClient gatew
         self->state.session_id = std::move(session_id);
         self->state.sequence = 0;
         report_readiness(self, peers);
+        self->state.reporter.note_handled();
+        touch(self);
       },
       [=](tick_atom, std::uint64_t timer) {
-        if (timer == self->state.readiness_timer) report_readiness(self, peers);
+        if (timer != self->state.readiness_timer) return;
+        report_readiness(self, peers);
+        self->state.reporter.note_handled();
+        touch(self);
       },
   };
 }

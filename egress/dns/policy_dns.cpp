@@ -250,6 +250,15 @@ void PolicyDns::note_use(const IpAddress& address, std::function<std::shared_ptr
   if (fresh) asio::co_spawn(*io_, refresh(*name, std::move(current)), asio::detached);
 }
 
+Task<Resolved> PolicyDns::resolve(std::string name) {
+  Resolved out;
+  const bool entered = co_await enter();
+  if (!entered) co_return out;
+  out = co_await resolver_.resolve(std::move(name), kTypeA);
+  leave();
+  co_return out;
+}
+
 Task<void> PolicyDns::refresh(std::string name, std::function<std::shared_ptr<const Generation>()> current) {
   const bool entered = co_await enter();
   if (entered) {

@@ -30,6 +30,8 @@ class PolicyDns {
 
   /// One bare message to its answer. `current` is asked again after a lookup, so that an answer never belongs to an older policy.
   Task<std::string> answer(std::string message, std::function<std::shared_ptr<const Generation>()> current);
+  /// The addresses of a name that the policy has allowed, from the same servers; publishes nothing.
+  Task<Resolved> resolve(std::string name);
   /// Re-judges the mappings under a new generation.
   void publish(const Generation& generation);
   [[nodiscard]] Lookup find(const IpAddress& address) const { return table_.find(address, Clock::now()); }

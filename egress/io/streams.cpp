@@ -229,6 +229,12 @@ std::string Reader::take() {
   return out;
 }
 
+void Reader::put_back(std::string bytes) {
+  bytes += buffered();
+  buffer_ = std::move(bytes);
+  at_ = 0;
+}
+
 struct Reader::Ahead {
   explicit Ahead(asio::io_context& io) : finished{io} {}
   Gate finished;

@@ -66,6 +66,8 @@ class Reader {
   void consume(std::size_t count) noexcept;
   /// All that is buffered.
   std::string take();
+  /// Puts bytes in front of what is read next.
+  void put_back(std::string bytes);
   /// Reads once more. False: the peer ended its direction.
   Task<absl::StatusOr<bool>> fill();
 

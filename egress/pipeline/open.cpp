@@ -69,9 +69,24 @@ std::optional<OpenRefusal> find_policy_local(OpenContext& context) {
                              "transparent_tcp_mapping");
 }
 
+/// A proxy for clients that insist on one. It grants nothing: what they ask of it is decided like any other open.
+std::optional<OpenRefusal> find_proxy_local(OpenContext& context) {
+  constexpr Port kProxy{3128};
+  context.source = OpenContext::Source::kProxyLocal;
+  context.host = dns::kProxyLocalName;
+  if (context.intent.port == kProxy) return std::nullopt;
+  return invalid_destination("proxy.local is served at port 3128 only", "transparent_tcp_mapping_denied", "transparent_tcp_mapping");
+}
+
+/// Its own services are decided by nothing but their address and who calls.
+bool is_own_service(const OpenContext& context) {
+  return context.source == OpenContext::Source::kPolicyLocal || context.source == OpenContext::Source::kProxyLocal;
+}
+
 /// What the address stands for.
 std::optional<OpenRefusal> find_destination(OpenContext& context) {
   if (context.intent.address.unmapped() == dns::MappingTable::policy_local()) return find_policy_local(context);
+  if (context.intent.address.unmapped() == dns::MappingTable::proxy_local()) return find_proxy_local(context);
   const auto found = context.core.dns.find(context.intent.address);
   if (const auto* mapping = std::get_if<const dns::Mapping*>(&found)) {
     context.source = OpenContext::Source::kMapping;
@@ -119,7 +134,7 @@ std::optional<OpenRefusal> verify_identity(OpenContext& context) {
 /// One atomic policy decision. A denied name and a port that the mapping does not cover are denied whatever it says: nothing was resolved
 /// for them.
 std::optional<OpenRefusal> authorize(OpenContext& context) {
-  if (context.source == OpenContext::Source::kPolicyLocal) return std::nullopt;
+  if (is_own_service(context)) return std::nullopt;
   policy::Destination destination{context.host, context.intent.port.value, {}};
   static thread_local std::vector<std::string> ancestors;
   ancestors.clear();
@@ -180,7 +195,7 @@ std::optional<OpenRefusal> check_literal(OpenContext& context) {
 
 /// Only addresses that were judged when the name was asked, of the endpoint that decides.
 std::optional<OpenRefusal> check_destination(OpenContext& context) {
-  if (context.source == OpenContext::Source::kPolicyLocal) return std::nullopt;
+  if (is_own_service(context)) return std::nullopt;
   if (context.source == OpenContext::Source::kLiteral) return check_literal(context);
   for (const auto* endpoint : context.connection.endpoints()) {
     if (!has_contract(context, *endpoint)) continue;
@@ -198,7 +213,7 @@ std::optional<OpenRefusal> check_destination(OpenContext& context) {
 
 /// Whether what has to be inspected can be.
 std::optional<OpenRefusal> check_gates(OpenContext& context) {
-  if (context.source == OpenContext::Source::kPolicyLocal) return std::nullopt;
+  if (is_own_service(context)) return std::nullopt;
   if (context.connection.inspection != policy::Inspection::raw && !context.core.leaves.available()) {
     return OpenRefusal{DenialKind::kPolicyDenied,     "TLS termination unavailable (CA initialization failed)",
                        "tls_termination_unavailable", "connect-tls-termination-unavailable",

@@ -19,7 +19,7 @@ struct OpenContext {
   const OpenIntent& intent;
   std::shared_ptr<const Generation> generation;
 
-  enum class Source : std::uint8_t { kLiteral, kMapping, kDeniedName, kPolicyLocal };
+  enum class Source : std::uint8_t { kLiteral, kMapping, kDeniedName, kPolicyLocal, kProxyLocal };
   Source source = Source::kLiteral;
   std::string host;                      ///< name, or text of the literal
   std::vector<dns::Contract> contracts;  ///< of the mapping

@@ -11,10 +11,6 @@
 namespace openshell::egress {
 namespace {
 
-/// Sessions of `protocol: websocket` (websocket_relay). Off: their upgrades are refused as those of every inspected protocol. The matcher
-/// judges WEBSOCKET_TEXT; what is missing are tests of whole sessions, with which this is to be set.
-constexpr bool kMessagesAreJudged = false;
-
 bool inspected(const RequestContext& context) { return context.relay.connection.inspection == policy::Inspection::requests; }
 
 RequestRefusal bad_request(std::string text) {
@@ -158,7 +154,7 @@ std::optional<RequestRefusal> refuse_upgrades(RequestContext& context) {
   if (fields.lists("upgrade", "h2c"))
     return unsupported(context, "HTTP/2 cleartext upgrade (h2c) is not supported for L7-inspected endpoints");
   const auto* endpoint = context.relay.connection.deciding_for(context.shown_path);
-  if (kMessagesAreJudged && endpoint != nullptr && endpoint->protocol == policy::Protocol::websocket) {
+  if (endpoint != nullptr && endpoint->protocol == policy::Protocol::websocket) {
     if (!websocket::is_upgrade(context.head)) return unsupported(context, "websocket endpoint requires a valid WebSocket upgrade request");
     context.websocket_upgrade = true;
     context.websocket = websocket::restrict_offer(context.head);

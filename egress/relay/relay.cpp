@@ -33,6 +33,15 @@ policy::RequestDecision judge_request(const policy::Connection& connection, poli
   return content->calls.empty() ? connection.request(request) : connection.requests(request, content->calls);
 }
 
+void Relay::called_by(const SuppliedIdentity& identity, std::int64_t process) {
+  pid = process;
+  const auto* known = std::get_if<ResolvedIdentity>(&identity);
+  if (known == nullptr) return;
+  binary = known->executable.path;
+  for (const auto& ancestor : known->ancestors) ancestors.push_back(ancestor.path);
+  cmdline_paths = known->cmdline_paths;
+}
+
 CredentialScope Relay::scope(std::string_view path) const {
   CredentialScope out{host, port, path, false};
   out.explicit_endpoint = !generation->gateway_global_policy &&
@@ -44,6 +53,7 @@ CredentialScope Relay::scope(std::string_view path) const {
 }
 
 bool Relay::judge(const std::shared_ptr<const Generation>& next) {
+  if (undecided) return true;  // it will be asked of the policy of then
   if (closed || !next->matcher) return false;
   if (explained || local) return true;  // nothing is relayed; their own limits end them
   auto decision = next->matcher->connect(destination());

@@ -50,6 +50,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::optional<OpenExchange> exchange;
   std::optional<std::pair<std::string, DenialId>> explained;  ///< a denied open that is only answered: reason and id
   bool local = false;                                         ///< to policy.local: nothing is relayed
+  bool proxy = false;                                         ///< the client speaks to a proxy: its head says where to
+  bool undecided = false;                                     ///< and was not read yet
   std::uint64_t progress = 0;                                 ///< chunks carried towards the workload
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();  ///< of the present wait
   Reader* unwatched = nullptr;  ///< of a client whose response is awaited: the next sweep begins to watch it
@@ -61,6 +63,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::function<void()> on_stale;  ///< how a session ends that a new policy no longer admits; empty: by `close`
   std::function<void()> on_close;  ///< whoever holds more of the two sockets than the streams lets go of it
 
+  /// Who opened it.
+  void called_by(const SuppliedIdentity& identity, std::int64_t process);
   [[nodiscard]] policy::Destination destination() const { return {host, port.value, {binary, ancestors, cmdline_paths}}; }
   /// True: it goes on, and belongs to `next` from now on.
   bool judge(const std::shared_ptr<const Generation>& next);
@@ -88,6 +92,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
 Task<void> run_relay(std::shared_ptr<Relay> relay);
 /// The life of a connection to http://policy.local.
 Task<void> run_local(std::shared_ptr<Relay> relay);
+/// The life of a connection of a client that speaks to a proxy.
+Task<void> run_proxy_client(std::shared_ptr<Relay> relay);
 /// The life of a denied open that is explained over HTTP.
 Task<void> run_explained(std::shared_ptr<Relay> relay);
 
@@ -102,6 +108,10 @@ inline constexpr std::chrono::seconds kHandshakeWait{30};
 inline constexpr std::chrono::seconds kLinger{2};  ///< for the peer to take an answer in, after which it is cut
 
 /// Parts of it.
+/// From the connected upstream on: looks at the first bytes, then carries as the connection's inspection says.
+Task<void> carry(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client);
+/// A destination was not reached.
+void log_unreachable(const Relay& relay, const absl::Status& why);
 Task<void> raw_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream);
 Task<void> http_relay(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client, AsyncStream& upstream, Reader& from_upstream,
                       bool tls);

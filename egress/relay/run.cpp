@@ -90,6 +90,7 @@ Task<void> terminate_tls(std::shared_ptr<Relay> relay, AsyncStream& client, Read
   co_await http_relay(relay, *down, from_down, network, from_up, true);
 }
 
+/// The upstream stands.
 void log_open(const Relay& relay) {
   const bool raw = relay.connection.inspection == policy::Inspection::raw;
   auto event = relay.event(EventClass::kNetwork, Disposition::kAllowed, Severity::kInformational);
@@ -103,24 +104,30 @@ void log_open(const Relay& relay) {
 
 }  // namespace
 
+void log_unreachable(const Relay& relay, const absl::Status& why) {
+  log_plain(relay, Severity::kLow, fmt::format("connection to {}:{} failed: {}", relay.host, relay.port.value, std::string{why.message()}),
+            "upstream_unreachable");
+}
+
 Task<void> run_relay(std::shared_ptr<Relay> relay) {
   Core& core = relay->core;
   auto dialed = co_await dial(core.io, relay->addresses, relay->port, core.options.dial_timeout, relay->dialing);
   if (relay->closed) co_return;
   if (!dialed.ok()) {
-    log_plain(*relay, Severity::kLow,
-              fmt::format("connection to {}:{} failed: {}", relay->host, relay->port.value, std::string{dialed.status().message()}),
-              "upstream_unreachable");
+    log_unreachable(*relay, dialed.status());
     relay->observe(EndpointResult::kTransportFailed);
     co_return relay->close();
   }
   relay->upstream = std::move(dialed->stream);
   relay->addresses = {dialed->address};
-  log_open(*relay);
-
   CarrierStream client{core.io, relay->client};
-  CarrierStream upstream{core.io, relay->upstream};
   Reader from_client{client};
+  co_await carry(relay, client, from_client);
+}
+
+Task<void> carry(std::shared_ptr<Relay> relay, AsyncStream& client, Reader& from_client) {
+  log_open(*relay);
+  CarrierStream upstream{relay->core.io, relay->upstream};
   Reader from_upstream{upstream};
   if (relay->connection.inspection == policy::Inspection::raw) {
     relay->count(false, "unknown");

@@ -1,4 +1,5 @@
-// openshell-supervisor: one process a sandbox, outside of it. Everything that the workload sends or receives is decided here.
+// openshell-supervisor: one process a sandbox, outside of it. Everything that the workload sends or receives is decided here. By itself,
+// with --role=network-proxy, it is the same proxy for programs that nobody confines.
 #include <unistd.h>
 #include <csignal>
 #include <cstdio>
@@ -9,6 +10,7 @@
 
 #include "observability/core_dumps.hpp"
 #include "observability/lock_checks.hpp"
+#include "programs/supervisor/network_proxy.hpp"
 #include "programs/supervisor/options.hpp"
 #include "programs/supervisor/readiness.hpp"
 #include "programs/supervisor/supervisor.hpp"
@@ -66,6 +68,12 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::signal(SIGPIPE, SIG_IGN);
+  if (is_network_proxy(arguments)) {
+    const auto proxy = parse_network_proxy_options(arguments, from_environment);
+    if (proxy.ok()) return run_network_proxy(*proxy);
+    std::fprintf(stderr, "openshell-supervisor: %s\n", std::string{proxy.status().message()}.c_str());
+    return kExitStartup;
+  }
   std::signal(SIGHUP, SIG_IGN);
   sigset_t signals;
   sigemptyset(&signals);

@@ -99,10 +99,6 @@ const std::set<std::string>& refused_flags() {
                                            "--proxy-gid",
                                            "--health-check",
                                            "--inference-routes",
-                                           "--policy-rules",
-                                           "--policy-data",
-                                           "--listen",
-                                           "--tls-dir",
                                            "--isolation-backends-file",
                                            "--boundary-launch-file",
                                            "--upstream-proxy"};
@@ -183,7 +179,12 @@ absl::StatusOr<Options> parse_options(const std::vector<std::string>& arguments,
       out.interactive = true;
       continue;
     }
-    if (refused_flags().count(flag.substr(0, flag.find('='))) != 0) return bad(flag, "is not supported by this supervisor");
+    const auto bare = flag.substr(0, flag.find('='));
+    if (bare == "--listen" || bare == "--tls-dir") return absl::InvalidArgumentError(bare + " is only valid with --role=network-proxy");
+    if (bare == "--policy-rules" || bare == "--policy-data")
+      return absl::InvalidArgumentError(
+          "Gateway-managed workloads require gateway policy admission; use the network-proxy role for local policy files");
+    if (refused_flags().count(bare) != 0) return bad(flag, "is not supported by this supervisor");
     std::string value;
     if (const auto equals = flag.find('='); equals != std::string::npos) {
       value = flag.substr(equals + 1);
@@ -201,7 +202,7 @@ absl::StatusOr<Options> parse_options(const std::vector<std::string>& arguments,
     }
     if (known) continue;
     if (flag == "--role") {
-      if (value != "isolation-backend") return bad(flag, "'" + value + "' is not supported, only isolation-backend is");
+      if (value != "isolation-backend") return bad(flag, "'" + value + "' is not supported: isolation-backend or network-proxy");
     } else if (flag == "--workdir" || flag == "-w") {
       out.workdir = value;
     } else if (flag == "--timeout" || flag == "-t") {

@@ -12,6 +12,7 @@
 #include "messages/supervisor.hpp"
 #include "programs/supervisor/boundary_client.hpp"
 #include "programs/supervisor/egress_runtime.hpp"
+#include "programs/supervisor/interception_ca.hpp"
 #include "programs/supervisor/options.hpp"
 
 namespace caf {
@@ -25,12 +26,6 @@ struct Started {
   ConfigSnapshot running;
   ProviderEnvironment environment;
   std::string process_id;
-};
-
-/// The interception CA as the workload sees it.
-struct PublicCa {
-  std::string certificate_pem;
-  std::string bundle_pem;  ///< the system's roots, the CA, the operator's additional roots
 };
 
 /// From a registered instance to a running main process, in the one order that is allowed: nothing is attached before the gateway has

@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <future>
 #include <iterator>
 #include <random>
-#include <sstream>
 
 #include "actors/introspection/directory.hpp"
 #include "actors/outbox/posix_journal_disk.hpp"
@@ -24,7 +22,6 @@
 #include "messages/directory.hpp"
 #include "messages/status_error.hpp"
 #include "openshell.pb.h"
-#include "pki/certificate.hpp"
 #include "policy/decision_service.hpp"
 #include "programs/supervisor/boundary_adapter.hpp"
 #include "programs/supervisor/boundary_client.hpp"
@@ -36,6 +33,7 @@
 #include "programs/supervisor/egress_events.hpp"
 #include "programs/supervisor/egress_runtime.hpp"
 #include "programs/supervisor/event_log.hpp"
+#include "programs/supervisor/interception_ca.hpp"
 #include "programs/supervisor/launch.hpp"
 #include "programs/supervisor/logging.hpp"
 #include "programs/supervisor/main_session.hpp"
@@ -65,25 +63,9 @@ constexpr auto kReportTimeout = 15s;
 constexpr auto kCredentialCheck = 1s;
 constexpr std::chrono::milliseconds kIntrospection{2'000};  // the answer of a sandbox, or of one actor
 
-absl::StatusOr<std::string> read_text(const std::string& path) {
-  std::ifstream file{path};
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return absl::NotFoundError("'" + path + "' cannot be read");
-  return text.str();
-}
-
 double random_unit() {
   thread_local std::minstd_rand random{std::random_device{}()};
   return std::uniform_real_distribution<double>{0.0, 1.0}(random);
-}
-
-std::string system_bundle() {
-  for (const char* path :
-       {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
-    auto text = read_text(path);
-    if (text.ok() && !text->empty()) return *text + (text->ends_with('\n') ? "" : "\n");
-  }
-  return {};
 }
 
 /// The whole process: what outlives the actors, in the order in which it is made.
@@ -157,22 +139,11 @@ class Process {
     engine.max_streams = max_streams_ = budget_descriptors(engine.max_streams);
     engine.decisions = decisions_;
     engine.local_api = std::make_shared<PolicyLocal>(proposals_at_gateway(), denial_lines_, timers_, PolicyLocal::Limits{});
-    std::string additional;
-    if (!options_.additional_ca_bundle.empty()) {
-      auto text = read_text(options_.additional_ca_bundle);
-      if (!text.ok()) return absl::InvalidArgumentError("--additional-ca-bundle: " + std::string{text.status().message()});
-      if (auto roots = pki::certificates_from_pem(*text); !roots.ok())
-        return absl::InvalidArgumentError("--additional-ca-bundle: " + std::string{roots.status().message()});
-      additional = *text;
-    }
-    engine.additional_ca_bundle_pem = additional;
-    const auto yesterday = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() - 24h);
-    auto ca =
-        pki::CertificateAuthority::create({.common_name = "OpenShell Sandbox CA", .organization = "OpenShell", .not_before = yesterday});
+    auto ca = make_interception_ca(options_.additional_ca_bundle);
     if (!ca.ok()) return ca.status();
-    public_ca_.certificate_pem = ca->certificate().to_pem();
-    public_ca_.bundle_pem = system_bundle() + public_ca_.certificate_pem + additional;
-    engine.ca = std::make_shared<const pki::CertificateAuthority>(*std::move(ca));
+    engine.additional_ca_bundle_pem = ca->additional_pem;
+    engine.ca = ca->authority;
+    public_ca_ = std::move(ca->published);
     auto made = egress::Engine::create(std::move(engine), std::make_shared<EgressEvents>(event_log_, denials_, endpoints_, denial_lines_));
     if (!made.ok()) return made.status();
     engine_ = *std::move(made);

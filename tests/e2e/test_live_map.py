@@ -93,7 +93,7 @@ def test_every_actor_of_all_processes_is_there(mapped, boxes):
     told = lambda now: all(now["supervisor", f"default/{name}"]["session"]["summary"].startswith("session ") for name in names)
     wait_until(lambda: told(actors(mapped)), what="each session says that it is one")
     counted = lambda now: all(now["supervisor", f"default/{name}"]["runtime_publisher"]["handled"] > 0 for name in names)
-    wait_until(lambda: counted(actors(mapped)), what="each publisher has handled a message: it renews what it said before")
+    wait_until(lambda: counted(actors(mapped)), what="each publisher has renewed its evidence")
 
 
 def test_the_command_shows_the_same(mapped, boxes):

@@ -12,6 +12,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "egress/http/head.hpp"
+#include "egress/websocket/frame.hpp"
+#include "egress/websocket/handshake.hpp"
+
 namespace openshell::egress::test {
 namespace {
 
@@ -263,8 +267,41 @@ std::string Server::respond(Wire& wire, const std::string& method, const std::st
     return {};
   }
   if (path == "/switch") return "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n";
+  if (path.starts_with("/ws")) {
+    serve_websocket(wire, path, head);
+    return {};
+  }
   if (path.starts_with("/big")) return plain(std::string(8 << 20, 'b'));
   return plain(method + " " + path + " " + std::to_string(body.size()));
+}
+
+/// Says back what it reads; notes each text in `seen`.
+void Server::serve_websocket(Wire& wire, const std::string& path, const std::string& head) {
+  auto request = http::parse_request_head(head.substr(0, head.find("\r\n\r\n") + 4));
+  if (!request.ok() || !websocket::is_upgrade(*request)) return;
+  auto accept = websocket::restrict_offer(*request).accept;
+  if (path == "/ws/liar") accept[0] = accept[0] == 'A' ? 'B' : 'A';
+  wire.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept +
+             "\r\n\r\n" +
+             (path == "/ws/greets" ? std::string("\x81\x05"
+                                                 "hello")
+                                   : std::string{}));
+  websocket::ClientFrames frames;
+  for (auto bytes = wire.read(); !bytes.empty(); bytes = wire.read()) {
+    frames.append(bytes);
+    while (auto piece = frames.next()) {
+      {
+        const std::lock_guard lock{mutex_};
+        seen_ += "<" + piece->bytes + ">";
+      }
+      if (piece->kind == websocket::Piece::Kind::text)
+        wire.write(std::string{'\x81', static_cast<char>(piece->bytes.size())} + piece->bytes);  // short ones
+      if (piece->kind == websocket::Piece::Kind::close) {
+        wire.write(std::string("\x88\x02\x03\xe8", 4));
+        wire.end_writing();
+      }
+    }
+  }
 }
 
 void Events::emit(Event event) noexcept {

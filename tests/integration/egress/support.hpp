@@ -77,6 +77,7 @@ class Server {
  private:
   void accept_loop();
   void serve(int fd);
+  void serve_websocket(Wire& wire, const std::string& path, const std::string& head);
   std::string respond(Wire& wire, const std::string& method, const std::string& path, const std::string& head, const std::string& body);
 
   int listener_ = -1;

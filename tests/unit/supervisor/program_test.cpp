@@ -93,7 +93,10 @@ TEST(Options, AnUnadmittedBackendAndGoneFlagsAreRefused) {
   EXPECT_EQ(parse_options(complete(), [](const char*) { return std::nullopt; }).status().message(),
             "runtime descriptor supplied without an admitted isolation backend");
   EXPECT_FALSE(parse_options(complete(), environment({{"OPENSHELL_ADMITTED_ISOLATION_BACKEND", "other"}})).ok());
-  EXPECT_THAT(parse_options(complete({"--policy-rules", "x"}), environment()).status().ToString(), HasSubstr("--policy-rules"));
+  EXPECT_THAT(parse_options(complete({"--policy-rules", "x"}), environment()).status().ToString(),
+              HasSubstr("use the network-proxy role for local policy files"));
+  EXPECT_THAT(parse_options(complete({"--listen=127.0.0.1:1"}), environment()).status().ToString(),
+              HasSubstr("only valid with --role=network-proxy"));
   EXPECT_THAT(parse_options(complete({"--nonsense", "x"}), environment()).status().ToString(), HasSubstr("--nonsense"));
 }
 
