@@ -44,7 +44,9 @@ class Translator {
     at_ += size;
     return character;
   }
-  [[nodiscard]] absl::Status wrong(std::size_t at, std::string_view what) const { return failure("glob: syntax error at ", at, ": ", what); }
+  [[nodiscard]] absl::Status wrong(std::size_t at, std::string_view what) const {
+    return failure("glob: syntax error at ", at, ": ", what);
+  }
 
   absl::Status escaped() {
     ++at_;
@@ -115,7 +117,8 @@ class Translator {
     }
     if (at_end()) return wrong(at_, "unexpected end of input");
     if (characters.empty() || (is_range && characters.size() != 2)) return wrong(at_ + 1, "could not parse range");
-    if (is_range && characters[1] < characters[0]) return wrong(at_, text::cat("hi character '", characters[1], "' should be greater than lo '", characters[0], "'"));
+    if (is_range && characters[1] < characters[0])
+      return wrong(at_, text::cat("hi character '", characters[1], "' should be greater than lo '", characters[0], "'"));
     ++at_;
     out_ += negated ? "[^" : "[";
     for (std::size_t i = 0; i < characters.size(); ++i) {
@@ -134,7 +137,7 @@ class Translator {
 
 absl::StatusOr<std::vector<std::string>> delimiters_of(const Value& value) {
   if (value.is_null()) return std::vector<std::string>{};
-  if (!value.is_array()) return operand_error(2, "one of {null, array}", value);
+  if (!value.is_array()) return operand_error(2, "one of {array, null}", value);
   if (value.size() == 0) return std::vector<std::string>{"."};
   std::vector<std::string> out;
   for (const auto& item : value.items()) {

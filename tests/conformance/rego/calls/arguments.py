@@ -14,6 +14,7 @@ T = 1_700_000_000_123_456_789  # 2023-11-14T22:13:20.123456789Z
 LEAP = 1_709_208_000_000_000_000  # 2024-02-29T12:00:00Z
 DEEP = {"a": {"b": [1, {"c": 2}, None], "d": "x"}, "e": [], "f/g": {"~": 1}}
 GRAPH = {"a": ["b", "c"], "b": ["d"], "c": ["d", "x"], "d": [], "e": ["e", "a"]}
+TEMPLATE_DATA = {"s": "str", "l": [1, "two", 3.5], "e": [], "m": {"k": "v", "a": 1}, "n": None, "f": 2.5, "z": 0, "t": False, "a": {"b": 1}}
 UUID1 = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 
 GROUPS = {
@@ -154,7 +155,33 @@ GROUPS = {
     },
     "text": {
         "strings.render_template": [["hello {{.name}}", {"name": "x"}], ["{{.a.b}}", {"a": {"b": 2}}], ["{{range .l}}{{.}},{{end}}", {"l": [1, 2]}], ["{{if .t}}y{{else}}n{{end}}", {"t": False}],
-                                    ["{{.missing}}", {}], ["{{", {}], ["{{ printf \"%s!\" .name }}", {"name": "x"}], ["{{- .a -}} b", {"a": "z"}], ["{{range $i, $v := .l}}{{$i}}={{$v}};{{end}}", {"l": ["p", "q"]}], ["plain", {}]],
+                                    ["{{.missing}}", {}], ["{{", {}], ["{{ printf \"%s!\" .name }}", {"name": "x"}], ["{{- .a -}} b", {"a": "z"}], ["{{range $i, $v := .l}}{{$i}}={{$v}};{{end}}", {"l": ["p", "q"]}], ["plain", {}]] + [[text, TEMPLATE_DATA] for text in (
+            '{{.missing}}',
+            '{{len .l}}',
+            '{{index .l 0}}',
+            '{{printf "%d-%s" 5 "x"}}',
+            '{{.s | printf "%q"}}',
+            '{{with .s}}[{{.}}]{{else}}none{{end}}',
+            '{{if eq .s "str"}}same{{end}}',
+            '{{if and .s .l}}both{{end}}',
+            '{{if not .z}}no{{end}}',
+            '{{/* c */}}x',
+            '{{range .e}}x{{else}}empty{{end}}',
+            '{{range $k, $v := .m}}{{$k}}={{$v}} {{end}}',
+            '{{.m}}',
+            '{{.l}}',
+            '{{.n}}',
+            '{{.f}}',
+            '{{$x := .s}}{{$x}}',
+            '{{upper .s}}',
+            '{{html "<a>"}}',
+            '{{end}}',
+            '{{nope}}',
+            '{{if .t}}y{{else if .s}}z{{end}}',
+            '{{index .m "k"}}',
+            '{{slice .s 1 2}}',
+            '{{js "a\'b"}} {{urlquery "a b"}} {{print 1 "a" 2 3}} {{println "x"}}',
+        )],
         "numbers.range": [[1, 3], [3, 1], [0, 0], [1.5, 3], [-1, 1]],
         "numbers.range_step": [[1, 10, 3], [10, 1, 4], [1, 3, 0], [1, 3, -1], [1, 3, 1.5]],
         "abs": [[-1], [1.5], [0], [-0.5]], "ceil": [[1.2], [-1.2], [3]], "floor": [[1.8], [-1.2], [3]], "round": [[1.5], [-1.5], [2.4], [2.5]],
