@@ -1,6 +1,8 @@
 #include "policy/rego/builtins_groups.hpp"
 #include "policy/rego/operands.hpp"
 
+#include <algorithm>
+
 namespace openshell::policy::rego {
 namespace {
 
@@ -42,6 +44,29 @@ BuiltinResult template_string(QueryContext& context, Arguments a) {
   return Value::string(out);
 }
 
+/// The first parts, or the last ones where the number is negative; without a separator every character is a part.
+BuiltinResult split_n(QueryContext& context, Arguments a) {
+  if (auto status = need_strings(a, {0, 1}); !status.ok()) return status;
+  if (!a[2].is_number()) return operand_error(3, "number", a[2]);
+  const auto most = a[2].as_integer();
+  if (!most) return misuse("operand 3 must be integer number but got floating-point number");
+  const auto text = a[0].text();
+  const auto separator = a[1].text();
+  if (auto status = context.charge(text.size() / 64); !status.ok()) return status;
+  std::vector<Value> parts;
+  for (std::size_t at = 0; separator.empty() ? at < text.size() : at <= text.size();) {
+    const auto end = separator.empty() ? at + character_size(text, at) : std::min(text.find(separator, at), text.size());
+    parts.push_back(Value::string(text.substr(at, end - at)));
+    at = separator.empty() ? end : end + separator.size();
+    if (!separator.empty() && end == text.size()) break;
+  }
+  if (auto status = context.room_for(parts.size()); !status.ok()) return status;
+  const auto count = static_cast<std::int64_t>(parts.size());
+  if (*most >= 0 && *most < count) parts.resize(static_cast<std::size_t>(*most));
+  if (*most < 0 && *most > -count) parts.erase(parts.begin(), parts.end() + *most);
+  return Value::array(std::move(parts));
+}
+
 }  // namespace
 
 const BuiltinTable& context_builtins() {
@@ -51,6 +76,7 @@ const BuiltinTable& context_builtins() {
       {"opa.runtime", {}, object_of(string(), any()), runtime, true},
       {"rego.metadata.chain", {}, array_of(any()), chain},
       {"rego.metadata.rule", {}, any(), rule},
+      {"strings.split_n", {string(), string(), number()}, array_of(string()), split_n},
       {"trace", {string()}, boolean(), trace},
   };
   return table;

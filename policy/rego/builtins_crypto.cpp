@@ -31,8 +31,8 @@ BuiltinResult hmac(QueryContext& context, Arguments a) {
   if (auto status = context.charge(text.size() / 4096); !status.ok()) return status;
   std::array<unsigned char, EVP_MAX_MD_SIZE> out{};
   unsigned size = 0;
-  if (HMAC(Digest(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data(), &size) ==
-      nullptr) {
+  if (HMAC(Digest(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data(),
+           &size) == nullptr) {
     return failure("the hash is not available");
   }
   return Value::string(hex_text({reinterpret_cast<const char*>(out.data()), size}));

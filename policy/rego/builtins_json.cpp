@@ -54,8 +54,11 @@ std::string spread(std::string_view json, const Layout& layout) {
         out += c;
         break_line(out, layout, depth);
         break;
-      case ':': out += ": "; break;
-      default: out += c;
+      case ':':
+        out += ": ";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -70,11 +73,13 @@ BuiltinResult marshal_with_options(QueryContext& context, Arguments a) {
     if (!member.key.is_string()) return misuse("operand 2 must be object with string keys");
     const auto key = member.key.text();
     if (key == "pretty") {
-      if (!member.value.is_boolean()) return misuse("operand 2 key \"pretty\" must be boolean but got ", kind_name(member.value.kind()));
+      if (!member.value.is_boolean()) return misuse("operand 2 key \"pretty\" failed cast to bool");
       pretty = member.value.is_true();
       pretty_is_given = true;
     } else if (key == "indent" || key == "prefix") {
-      if (!member.value.is_string()) return misuse("operand 2 key ", quoted(key), " must be string but got ", kind_name(member.value.kind()));
+      if (!member.value.is_string())
+        return misuse("operand 2 key ", quoted(key), " failed cast to string: operand 0 must be string but got ",
+                      kind_name(member.value.kind()));
       (key == "indent" ? layout.indent : layout.prefix) = member.value.text();
     } else {
       return misuse("operand 2 object contained unknown key ", quoted(key));
@@ -83,7 +88,8 @@ BuiltinResult marshal_with_options(QueryContext& context, Arguments a) {
   if (!pretty_is_given) pretty = a[1].find("indent") != nullptr || a[1].find("prefix") != nullptr;
   if (!pretty) return marshal(context, a.first(1));
   const std::string line = to_json(a[0], true);
-  if (auto status = context.room_for_text(line.size() + line.size() * (layout.indent.size() + layout.prefix.size())); !status.ok()) return status;
+  if (auto status = context.room_for_text(line.size() + line.size() * (layout.indent.size() + layout.prefix.size())); !status.ok())
+    return status;
   return Value::string(spread(line, layout));
 }
 

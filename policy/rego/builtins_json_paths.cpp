@@ -25,7 +25,7 @@ absl::StatusOr<PathTree> read_paths(QueryContext& context, const Value& paths) {
   PathTree tree;
   for (const auto& item : paths.items()) {
     auto path = read_path(item);
-    if (!path.ok()) return operand_error(2, "one of {set, array} containing string paths or array of path segments but got", item);
+    if (!path.ok()) return operand_error(2, "one of {set, array} containing string paths or array of path segments", item);
     if (path->empty()) continue;
     if (auto status = context.charge(path->size()); !status.ok()) return status;
     add_path(tree, *path);
@@ -33,11 +33,9 @@ absl::StatusOr<PathTree> read_paths(QueryContext& context, const Value& paths) {
   return tree;
 }
 
-/// An array is entered by numbers, and by text that is one.
+/// An array is entered by text that is a number, never by a number.
 const PathTree* branch(const PathTree& tree, const Value& key, bool is_array) {
-  if (const auto found = tree.below.find(key); found != tree.below.end()) return &found->second;
-  if (!is_array) return nullptr;
-  const auto found = tree.below.find(Value::string(number_key(key)));
+  const auto found = tree.below.find(is_array ? Value::string(number_key(key)) : key);
   return found == tree.below.end() ? nullptr : &found->second;
 }
 
@@ -45,8 +43,7 @@ Value keep(const Value& value, const PathTree& tree);
 
 std::optional<Value> keep_part(const Value& item, const PathTree* below) {
   if (below == nullptr) return std::nullopt;
-  if (below->below.empty()) return item;
-  if (!item.is_collection()) return std::nullopt;
+  if (below->leaf || !item.is_collection()) return item;
   return keep(item, *below);
 }
 

@@ -60,18 +60,22 @@ bool is_address(int family, std::string_view text) {
 }
 
 /// Compiled once, for the process.
-bool fits(const re2::RE2& pattern, std::string_view text) { return re2::RE2::FullMatch(re2::StringPiece(text.data(), text.size()), pattern); }
+bool fits(const re2::RE2& pattern, std::string_view text) {
+  return re2::RE2::FullMatch(re2::StringPiece(text.data(), text.size()), pattern);
+}
 
 }  // namespace
 
 bool has_format(std::string_view format, std::string_view text) {
-  static const re2::RE2 host(R"(([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9\-]{0,61}[a-zA-Z0-9])(\.([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9\-]{0,61}[a-zA-Z0-9]))*)");
+  static const re2::RE2 host(
+      R"(([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9\-]{0,61}[a-zA-Z0-9])(\.([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9\-]{0,61}[a-zA-Z0-9]))*)");
   static const re2::RE2 uuid("(?i)[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}");
   static const re2::RE2 email(R"([^@\s<>()\[\],;:"]+@[^@\s<>()\[\],;:"]+)");
   static const re2::RE2 uri(R"([a-zA-Z][a-zA-Z0-9+.\-]*:[^\s\\]*)");
   static const re2::RE2 pointer("(?:/(?:[^~/]|~0|~1)*)*");
   if (format == "date-time") {
-    for (const std::string_view layout : std::initializer_list<std::string_view>{"15:04:05", "15:04:05Z07:00", "2006-01-02", kRfc3339, kRfc3339Nano}) {
+    for (const std::string_view layout :
+         std::initializer_list<std::string_view>{"15:04:05", "15:04:05Z07:00", "2006-01-02", kRfc3339, kRfc3339Nano}) {
       if (parse_time(layout, text).ok()) return true;
     }
     return false;

@@ -141,7 +141,8 @@ struct Version {
 bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos; }
 
 bool is_identifier(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") == std::string_view::npos;
+  return !text.empty() &&
+         text.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") == std::string_view::npos;
 }
 
 bool has_leading_zero(std::string_view number) { return number.size() > 1 && number[0] == '0'; }

@@ -124,14 +124,17 @@ BuiltinResult cidr_intersects(QueryContext& /*context*/, Arguments a) {
   return Value::boolean(one->contains(other->first) || other->contains(one->first));
 }
 
-BuiltinResult cidr_is_valid(QueryContext& /*context*/, Arguments a) { return Value::boolean(a[0].is_string() && parse_block(a[0].text()).ok()); }
+BuiltinResult cidr_is_valid(QueryContext& /*context*/, Arguments a) {
+  return Value::boolean(a[0].is_string() && parse_block(a[0].text()).ok());
+}
 
 BuiltinResult cidr_expand(QueryContext& context, Arguments a) {
   if (auto status = need_strings(a, {0}); !status.ok()) return status;
   const auto block = parse_block(a[0].text());
   if (!block.ok()) return block.status();
   const Bits count = block->last() - block->first.bits;
-  if (auto status = context.room_for(count > context.limits().elements ? context.limits().elements + 1 : static_cast<std::size_t>(count) + 1);
+  if (auto status =
+          context.room_for(count > context.limits().elements ? context.limits().elements + 1 : static_cast<std::size_t>(count) + 1);
       !status.ok()) {
     return status;
   }
@@ -197,6 +200,7 @@ BuiltinResult cidr_contains_matches(QueryContext& context, Arguments a) {
 struct Range {
   Bits first;
   Bits last;
+  std::string text;  ///< How one that merged with nothing is written; empty: by its blocks.
 };
 
 /// A bare IPv4 address stands for the network of its class.
@@ -210,6 +214,10 @@ absl::StatusOr<Block> parse_mergeable(std::string_view text) {
 }
 
 void append_blocks(Range range, std::vector<Value>& out) {
+  if (!range.text.empty()) {
+    out.push_back(Value::string(range.text));
+    return;
+  }
   for (;;) {
     unsigned prefix = 128;
     while (prefix > 0) {
@@ -232,13 +240,16 @@ BuiltinResult cidr_merge(QueryContext& context, Arguments a) {
     if (!item.is_string()) return operand_error(1, "string", item);
     const auto block = parse_mergeable(item.text());
     if (!block.ok()) return block.status();
-    ranges.push_back({block->first.bits, block->last()});
+    const bool bare = item.text().find('/') == std::string_view::npos;
+    std::string text = bare ? text::cat(item.text(), "/", block->prefix - 96) : std::string();
+    ranges.push_back({block->first.bits, block->last(), std::move(text)});
   }
   std::sort(ranges.begin(), ranges.end(), [](const Range& one, const Range& other) { return one.first < other.first; });
   std::vector<Range> merged;
   for (const auto& range : ranges) {
     if (!merged.empty() && (merged.back().last == ~Bits{0} || range.first <= merged.back().last + 1)) {
       merged.back().last = std::max(merged.back().last, range.last);
+      merged.back().text.clear();
     } else {
       merged.push_back(range);
     }

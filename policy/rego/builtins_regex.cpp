@@ -57,7 +57,9 @@ BuiltinResult matches(QueryContext& context, Arguments a) {
   return Value::boolean(re2::RE2::PartialMatch(re2::StringPiece(a[1].text().data(), a[1].text().size()), **pattern));
 }
 
-BuiltinResult is_valid(QueryContext& context, Arguments a) { return Value::boolean(a[0].is_string() && compile_pattern(context, a[0].text()).ok()); }
+BuiltinResult is_valid(QueryContext& context, Arguments a) {
+  return Value::boolean(a[0].is_string() && compile_pattern(context, a[0].text()).ok());
+}
 
 BuiltinResult split(QueryContext& context, Arguments a) {
   if (auto status = need_strings(a, {0, 1}); !status.ok()) return status;
@@ -111,7 +113,8 @@ void expand(std::string& out, std::string_view form, std::string_view text, cons
       continue;
     }
     form.remove_prefix(size);
-    const bool is_number = name.find_first_not_of("0123456789") == std::string_view::npos && name.size() < 9 && (name.size() == 1 || name[0] != '0');
+    const bool is_number =
+        name.find_first_not_of("0123456789") == std::string_view::npos && name.size() < 9 && (name.size() == 1 || name[0] != '0');
     if (is_number) {
       const auto group = static_cast<std::size_t>(std::stoi(std::string(name)));
       if (group < match.size()) out += part(text, match[group]);

@@ -2,7 +2,6 @@
 #include "policy/rego/operands.hpp"
 #include "policy/rego/pattern.hpp"
 
-
 namespace openshell::policy::rego {
 namespace {
 

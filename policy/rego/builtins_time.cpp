@@ -145,7 +145,12 @@ WallTime wall_time(std::int64_t ns, const TimeZone& zone) {
   const std::int64_t local = seconds + offset.seconds;
   const std::int64_t days = floor_div(local, 86400);
   const auto of_day = static_cast<int>(local - days * 86400);
-  return {date_of(days), of_day / 3600, of_day / 60 % 60, of_day % 60, static_cast<std::int32_t>(ns - seconds * kSecond), offset.seconds,
+  return {date_of(days),
+          of_day / 3600,
+          of_day / 60 % 60,
+          of_day % 60,
+          static_cast<std::int32_t>(ns - seconds * kSecond),
+          offset.seconds,
           std::move(offset.abbreviation)};
 }
 

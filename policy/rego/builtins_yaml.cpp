@@ -23,7 +23,9 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
   return std::find(words.begin(), words.end(), text) != words.end();
 }
 
-bool all_of(std::string_view text, std::string_view digits) { return !text.empty() && text.find_first_not_of(digits) == std::string_view::npos; }
+bool all_of(std::string_view text, std::string_view digits) {
+  return !text.empty() && text.find_first_not_of(digits) == std::string_view::npos;
+}
 
 BigInteger whole(std::string_view digits, unsigned base) {
   BigInteger out = 0;
@@ -42,7 +44,9 @@ Value number_of(std::string_view text, bool& infinite) {
     infinite = true;
     return Value::null();
   }
-  const auto signed_number = [&](std::string_view digits, unsigned base) { return Number::from(minus ? -whole(digits, base) : whole(digits, base)); };
+  const auto signed_number = [&](std::string_view digits, unsigned base) {
+    return Number::from(minus ? -whole(digits, base) : whole(digits, base));
+  };
   if (rest.size() > 128) return {};
   if (rest.starts_with("0x") && all_of(rest.substr(2), "0123456789abcdefABCDEF_")) return signed_number(rest.substr(2), 16);
   if (rest.starts_with("0b") && all_of(rest.substr(2), "01_")) return signed_number(rest.substr(2), 2);
@@ -84,11 +88,13 @@ class TreeBuilder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& /*mark*/, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
     place(tag == "?" || tag.empty() ? plain(text) : tagged(tag, text), anchor, tag == "?" && text == "<<");
   }
-  void OnSequenceStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t anchor, YAML::EmitterStyle::value /*style*/) override {
+  void OnSequenceStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
     open(false, anchor);
   }
   void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t anchor, YAML::EmitterStyle::value /*style*/) override {
+  void OnMapStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
     open(true, anchor);
   }
   void OnMapEnd() override { close(); }
@@ -114,15 +120,16 @@ class TreeBuilder : public YAML::EventHandler {
 
   Value plain(const std::string& text) {
     if (is_one_of(text, {"", "~", "null", "Null", "NULL"})) return Value::null();
-    if (is_one_of(text, {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})) return Value::boolean(true);
-    if (is_one_of(text, {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})) return Value::boolean(false);
+    if (is_one_of(text, {"true", "True", "TRUE"})) return Value::boolean(true);
+    if (is_one_of(text, {"false", "False", "FALSE"})) return Value::boolean(false);
     bool infinite = false;
     Value number = number_of(text, infinite);
     if (infinite) fail("json: unsupported value: an infinity or NaN");
     return number.is_defined() ? number : Value::string(text);
   }
   Value tagged(const std::string& tag, const std::string& text) {
-    if (tag == "tag:yaml.org,2002:int" || tag == "tag:yaml.org,2002:float" || tag == "tag:yaml.org,2002:bool" || tag == "tag:yaml.org,2002:null") {
+    if (tag == "tag:yaml.org,2002:int" || tag == "tag:yaml.org,2002:float" || tag == "tag:yaml.org,2002:bool" ||
+        tag == "tag:yaml.org,2002:null") {
       return plain(text);
     }
     return Value::string(text);
@@ -226,8 +233,8 @@ BuiltinResult is_valid(QueryContext& context, Arguments a) { return Value::boole
 bool needs_quotes(std::string_view text) {
   bool infinite = false;
   if (is_one_of(text, {"", "~", "null", "Null", "NULL", "<<", "="})) return true;
-  if (is_one_of(text, {"true", "True", "TRUE", "false", "False", "FALSE", "yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off", "OFF",
-                       "y", "Y", "n", "N"})) {
+  if (is_one_of(text, {"true", "True", "TRUE", "false", "False", "FALSE", "yes", "Yes", "YES", "no", "No",
+                       "NO",   "on",   "On",   "ON",    "off",   "Off",   "OFF", "y",   "Y",   "n",  "N"})) {
     return true;
   }
   return number_of(text, infinite).is_defined();
@@ -262,17 +269,39 @@ std::string double_quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\t': out += "\\t"; break;
-      case '\r': out += "\\r"; break;
-      case '\0': out += "\\0"; break;
-      case '\a': out += "\\a"; break;
-      case '\b': out += "\\b"; break;
-      case '\x1b': out += "\\e"; break;
-      case '\v': out += "\\v"; break;
-      case '\f': out += "\\f"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\0':
+        out += "\\0";
+        break;
+      case '\a':
+        out += "\\a";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\x1b':
+        out += "\\e";
+        break;
+      case '\v':
+        out += "\\v";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
           out += text::cat("\\x", [&] {
@@ -300,15 +329,27 @@ class Writer {
 
   void write(const Value& value, std::size_t depth, bool after_key) {
     switch (value.kind()) {
-      case Kind::object: return object(value, depth, after_key);
+      case Kind::object:
+        return object(value, depth, after_key);
       case Kind::array:
-      case Kind::set: return list(value, depth, after_key);
-      case Kind::string: return string(value.text(), depth, after_key ? " " : "");
-      default: out += text::cat(after_key ? " " : "", to_json(value), "\n");
+      case Kind::set:
+        return list(value, depth, after_key);
+      case Kind::string:
+        return string(value.text(), depth, after_key ? " " : "");
+      case Kind::number:
+        out += text::cat(after_key ? " " : "", tidy(value), "\n");
+        return;
+      default:
+        out += text::cat(after_key ? " " : "", to_json(value), "\n");
     }
   }
 
  private:
+  /// 1.0 is written as 1.
+  static std::string tidy(const Value& number) {
+    const auto integer = big_integer(number);
+    return number_text(integer ? Number::from(*integer) : number);
+  }
   void indent(std::size_t depth) { out.append(2 * depth, ' '); }
 
   void string(std::string_view text, std::size_t depth, std::string_view before) {
@@ -321,7 +362,8 @@ class Writer {
   }
 
   static std::string scalar(std::string_view text) {
-    if (needs_quotes(text) || looks_like_date(text) || has_control(text) || text.find('\n') != std::string_view::npos) return double_quoted(text);
+    if (needs_quotes(text) || looks_like_date(text) || has_control(text) || text.find('\n') != std::string_view::npos)
+      return double_quoted(text);
     return is_plain(text) ? std::string(text) : single_quoted(text);
   }
 

@@ -166,7 +166,8 @@ class Validator {
         continue;
       }
       for (const auto& name : member.value.items()) {
-        if (value.find(name) == nullptr) add(field, "missing_dependency", text::cat("Has a dependency on ", name.is_string() ? name.text() : ""));
+        if (value.find(name) == nullptr)
+          add(field, "missing_dependency", text::cat("Has a dependency on ", name.is_string() ? name.text() : ""));
       }
     }
   }
@@ -205,7 +206,8 @@ class Validator {
       const Value* more = each->is_array() ? schema.find("additionalItems") : nullptr;
       if (more != nullptr && items.size() > listed) {
         if (more->is_false()) add(field, "array_no_additional_items", "No additional items allowed on array");
-        for (std::size_t i = listed; more->is_object() && i < items.size(); ++i) validate(*more, items[i], below(field, std::to_string(i)), depth + 1);
+        for (std::size_t i = listed; more->is_object() && i < items.size(); ++i)
+          validate(*more, items[i], below(field, std::to_string(i)), depth + 1);
       }
     }
     bound(schema, "minItems", items.size(), true, field, "array_min_items", "Array must have at least ", " items");

@@ -19,7 +19,8 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
 absl::Status check_type_name(const Value& name) {
   if (!name.is_string()) return failure("Invalid type. Expected: type, given: string/Array Of Strings");
   if (std::find(std::begin(kTypes), std::end(kTypes), name.text()) != std::end(kTypes)) return absl::OkStatus();
-  return failure("has a primitive type that is NOT VALID -- given: /", name.text(), "/ Expected valid values are:[array boolean integer number null object string]");
+  return failure("has a primitive type that is NOT VALID -- given: /", name.text(),
+                 "/ Expected valid values are:[array boolean integer number null object string]");
 }
 
 class SchemaCheck {
@@ -30,7 +31,8 @@ class SchemaCheck {
     if (auto status = context_.charge(1); !status.ok()) return status;
     if (depth > kMostNesting) return absl::ResourceExhaustedError("limit exceeded: elements");
     if (value.is_boolean()) return absl::OkStatus();
-    if (!value.is_object()) return failure("Invalid type. Expected: valid schema, given: ", value.is_number() ? "number" : kind_name(value.kind()));
+    if (!value.is_object())
+      return failure("Invalid type. Expected: valid schema, given: ", value.is_number() ? "number" : kind_name(value.kind()));
     for (const auto& member : value.members()) {
       if (!member.key.is_string()) continue;
       if (auto status = keyword(member.key.text(), member.value, depth); !status.ok()) return status;
@@ -43,11 +45,15 @@ class SchemaCheck {
     if (name == "$ref") return reference(value);
     if (name == "type") return type(value);
     if (is_one_of(name, {"properties", "patternProperties", "definitions", "$defs"})) return schemas_by_name(name, value, depth);
-    if (is_one_of(name, {"additionalProperties", "additionalItems", "contains", "not", "if", "then", "else", "propertyNames"})) return schema(value, depth + 1);
-    if (name == "items") return value.is_array() ? schemas(value, depth) : schema(value, depth + 1);
+    if (is_one_of(name, {"additionalProperties", "additionalItems", "contains", "not", "if", "then", "else", "propertyNames"}))
+      return schema(value, depth + 1);
+    if (name == "items") {
+      if (value.is_array()) return schemas(value, depth);
+      if (!value.is_object() && !value.is_boolean()) return failure("Invalid type. Expected: Valid Schema/Array Of Schemas, given: items");
+      return schema(value, depth + 1);
+    }
     if (is_one_of(name, {"allOf", "anyOf", "oneOf"})) {
       if (!value.is_array()) return failure("Invalid type. Expected: array, given: ", name);
-      if (value.size() == 0) return failure(name, " must be of an array with at least one item");
       return schemas(value, depth);
     }
     if (is_one_of(name, {"minimum", "maximum", "multipleOf"})) {
@@ -64,7 +70,7 @@ class SchemaCheck {
       return *integer >= 0 ? absl::OkStatus() : failure(name, " must be greater than or equal to 0");
     }
     if (name == "required") {
-      if (!value.is_array()) return failure("Invalid type. Expected: array, given: required");
+      if (!value.is_array()) return failure("required must be of an array");
       for (const auto& item : value.items()) {
         if (!item.is_string()) return failure("Invalid type. Expected: string, given: required");
       }
@@ -98,7 +104,9 @@ class SchemaCheck {
   }
 
   absl::Status schemas_by_name(std::string_view name, const Value& value, std::size_t depth) {
-    if (!value.is_object()) return name == "properties" ? failure("Properties must be of type object") : failure("Invalid type. Expected: valid schema, given: ", name);
+    if (!value.is_object())
+      return name == "properties" ? failure("Properties must be of type object")
+                                  : failure("Invalid type. Expected: valid schema, given: ", name);
     for (const auto& member : value.members()) {
       if (name == "patternProperties" && !compile_pattern(context_, member.key.text()).ok()) {
         return failure("Invalid regex pattern '", member.key.text(), "'");

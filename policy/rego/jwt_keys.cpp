@@ -50,7 +50,8 @@ std::string bytes_of(const Value& json, std::string_view name) {
   const Value* found = json.find(name);
   std::string out;
   std::size_t at = 0;
-  if (found == nullptr || !found->is_string() || !base64_decode(found->text(), Base64Alphabet::url, Base64Padding::none, out, at)) return {};
+  if (found == nullptr || !found->is_string() || !base64_decode(found->text(), Base64Alphabet::url, Base64Padding::none, out, at))
+    return {};
   return out;
 }
 
@@ -115,7 +116,10 @@ absl::StatusOr<PublicKey> from_json(const Value& json) {
   } else if (type == "OKP") {
     out.key = okp_key(json);
   } else if (type != "oct") {
-    return failure("failed to parse a JWK key (set): jwk.ParseKey: invalid key type from JSON (", type, ")");
+    return failure(
+        "failed to parse a JWK key (set): jwk.ParseString: failed to parse string: jwk.Parse: failed to parse sole key: jwk.ParseKey: "
+        "invalid key type from JSON (",
+        type, ")");
   }
   if (!out.key && type != "oct") return failure("failed to parse a JWK key (set): a member of the key is missing or wrong");
   return out;
@@ -139,10 +143,15 @@ std::string der_of(const SignatureScheme& scheme, std::string_view signature) {
 bool fits(const SignatureScheme& scheme, const PublicKey& key) {
   if (!key.key) return false;
   switch (EVP_PKEY_get_base_id(key.key.get())) {
-    case EVP_PKEY_RSA: return scheme.family == SignatureFamily::rsa || scheme.family == SignatureFamily::rsa_pss;
-    case EVP_PKEY_EC: return scheme.family == SignatureFamily::ecdsa && (static_cast<std::size_t>(EVP_PKEY_get_bits(key.key.get())) + 7) / 8 == scheme.coordinate;
-    case EVP_PKEY_ED25519: return scheme.family == SignatureFamily::eddsa;
-    default: return false;
+    case EVP_PKEY_RSA:
+      return scheme.family == SignatureFamily::rsa || scheme.family == SignatureFamily::rsa_pss;
+    case EVP_PKEY_EC:
+      return scheme.family == SignatureFamily::ecdsa &&
+             (static_cast<std::size_t>(EVP_PKEY_get_bits(key.key.get())) + 7) / 8 == scheme.coordinate;
+    case EVP_PKEY_ED25519:
+      return scheme.family == SignatureFamily::eddsa;
+    default:
+      return false;
   }
 }
 
@@ -195,9 +204,11 @@ bool verify_signature(const SignatureScheme& scheme, const PublicKey& key, std::
   if (bytes.empty()) return false;
   const Context context(EVP_MD_CTX_new());
   EVP_PKEY_CTX* options = nullptr;
-  bool ready = EVP_DigestVerifyInit(context.get(), &options, scheme.digest == nullptr ? nullptr : scheme.digest(), nullptr, key.key.get()) == 1;
+  bool ready =
+      EVP_DigestVerifyInit(context.get(), &options, scheme.digest == nullptr ? nullptr : scheme.digest(), nullptr, key.key.get()) == 1;
   if (ready && scheme.family == SignatureFamily::rsa_pss) {
-    ready = EVP_PKEY_CTX_set_rsa_padding(options, RSA_PKCS1_PSS_PADDING) == 1 && EVP_PKEY_CTX_set_rsa_pss_saltlen(options, RSA_PSS_SALTLEN_AUTO) == 1;
+    ready = EVP_PKEY_CTX_set_rsa_padding(options, RSA_PKCS1_PSS_PADDING) == 1 &&
+            EVP_PKEY_CTX_set_rsa_pss_saltlen(options, RSA_PSS_SALTLEN_AUTO) == 1;
   }
   const bool good = ready && EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
                                               reinterpret_cast<const unsigned char*>(text.data()), text.size()) == 1;

@@ -43,7 +43,9 @@ absl::StatusOr<std::int64_t> index_of(const Value& step) {
 absl::StatusOr<Value> look_up(const Value& document, Path path) {
   const Value* at = &document;
   for (const auto& step : path) {
-    const auto missing = [&] { return failure("path ", to_rego(step), " does not exist in ", kind_name(at->kind()), " term ", to_rego(*at)); };
+    const auto missing = [&] {
+      return failure("path ", to_rego(step), " does not exist in ", kind_name(at->kind()), " term ", to_rego(*at));
+    };
     if (at->is_array()) {
       const auto index = index_of(step);
       if (!index.ok()) return index.status();
@@ -100,7 +102,8 @@ absl::StatusOr<Value> insert(const Value& parent, const Value& step, const Value
     items.push_back(value);
     return Value::set(std::move(items));
   }
-  if (!parent.is_array()) return failure("path ", to_rego(step), " does not exist in ", kind_name(parent.kind()), " term ", to_rego(parent));
+  if (!parent.is_array())
+    return failure("path ", to_rego(step), " does not exist in ", kind_name(parent.kind()), " term ", to_rego(parent));
   const auto index = index_of(step);
   if (!index.ok()) return index.status();
   const std::int64_t at = *index == -1 && step.is_string() ? static_cast<std::int64_t>(items.size()) : *index;

@@ -9,19 +9,43 @@ std::string describe(const re2::RE2& pattern) {
   std::string what = pattern.error();
   const std::string& where = pattern.error_arg();
   switch (pattern.error_code()) {
-    case re2::RE2::ErrorMissingParen: what = "missing closing )"; break;
-    case re2::RE2::ErrorUnexpectedParen: what = "unexpected )"; break;
-    case re2::RE2::ErrorMissingBracket: what = "missing closing ]"; break;
-    case re2::RE2::ErrorBadEscape: what = "invalid escape sequence"; break;
-    case re2::RE2::ErrorTrailingBackslash: return "trailing backslash at end of expression: ``";
-    case re2::RE2::ErrorRepeatArgument: what = "missing argument to repetition operator"; break;
-    case re2::RE2::ErrorRepeatOp: what = "invalid nested repetition operator"; break;
-    case re2::RE2::ErrorRepeatSize: what = "invalid repeat count"; break;
-    case re2::RE2::ErrorBadPerlOp: what = "invalid or unsupported Perl syntax"; break;
-    case re2::RE2::ErrorBadNamedCapture: what = "invalid named capture"; break;
-    case re2::RE2::ErrorBadUTF8: what = "invalid UTF-8"; break;
-    case re2::RE2::ErrorBadCharRange: what = "invalid character class range"; break;
-    default: break;
+    case re2::RE2::ErrorMissingParen:
+      what = "missing closing )";
+      break;
+    case re2::RE2::ErrorUnexpectedParen:
+      what = "unexpected )";
+      break;
+    case re2::RE2::ErrorMissingBracket:
+      what = "missing closing ]";
+      break;
+    case re2::RE2::ErrorBadEscape:
+      what = "invalid escape sequence";
+      break;
+    case re2::RE2::ErrorTrailingBackslash:
+      return "trailing backslash at end of expression: ``";
+    case re2::RE2::ErrorRepeatArgument:
+      what = "missing argument to repetition operator";
+      break;
+    case re2::RE2::ErrorRepeatOp:
+      what = "invalid nested repetition operator";
+      break;
+    case re2::RE2::ErrorRepeatSize:
+      what = "invalid repeat count";
+      break;
+    case re2::RE2::ErrorBadPerlOp:
+      what = "invalid or unsupported Perl syntax";
+      break;
+    case re2::RE2::ErrorBadNamedCapture:
+      what = "invalid named capture";
+      break;
+    case re2::RE2::ErrorBadUTF8:
+      what = "invalid UTF-8";
+      break;
+    case re2::RE2::ErrorBadCharRange:
+      what = "invalid character class range";
+      break;
+    default:
+      break;
   }
   return text::cat(what, ": `", where, "`");
 }

@@ -63,11 +63,14 @@ std::size_t fraction_size(std::string_view text) {
 Next next_piece(std::string_view layout) {
   for (std::size_t i = 0; i < layout.size(); ++i) {
     const auto rest = layout.substr(i);
-    const auto found = [&](Piece piece, std::size_t size) { return Next{layout.substr(0, i), piece, rest.substr(0, size), rest.substr(size)}; };
+    const auto found = [&](Piece piece, std::size_t size) {
+      return Next{layout.substr(0, i), piece, rest.substr(0, size), rest.substr(size)};
+    };
     if (rest.starts_with("_2006")) {  // an underscore, then the year
       return {layout.substr(0, i + 1), Piece::year, rest.substr(1, 4), rest.substr(5)};
     }
-    if (const auto size = fraction_size(rest); size != 0) return found(rest[1] == '0' ? Piece::fraction_zeros : Piece::fraction_nines, size);
+    if (const auto size = fraction_size(rest); size != 0)
+      return found(rest[1] == '0' ? Piece::fraction_zeros : Piece::fraction_nines, size);
     for (const auto& spelling : kSpellings) {
       if (!rest.starts_with(spelling.text)) continue;
       const bool is_word = spelling.piece == Piece::month_short || spelling.piece == Piece::weekday_short;
@@ -130,7 +133,9 @@ void append_zone(std::string& out, const WallTime& time) {
 bool append_zone_piece(std::string& out, const WallTime& time, Piece piece) {
   const bool z = time.offset == 0;
   switch (piece) {
-    case Piece::zone: append_zone(out, time); return true;
+    case Piece::zone:
+      append_zone(out, time);
+      return true;
     case Piece::iso_z:
     case Piece::iso_colon_z:
     case Piece::iso_seconds_z:
@@ -141,20 +146,32 @@ bool append_zone_piece(std::string& out, const WallTime& time, Piece piece) {
         return true;
       }
       break;
-    default: break;
+    default:
+      break;
   }
   switch (piece) {
     case Piece::iso_z:
-    case Piece::offset: append_offset(out, time.offset, true, false, false); return true;
+    case Piece::offset:
+      append_offset(out, time.offset, true, false, false);
+      return true;
     case Piece::iso_colon_z:
-    case Piece::offset_colon: append_offset(out, time.offset, true, true, false); return true;
+    case Piece::offset_colon:
+      append_offset(out, time.offset, true, true, false);
+      return true;
     case Piece::iso_seconds_z:
-    case Piece::offset_seconds: append_offset(out, time.offset, true, false, true); return true;
+    case Piece::offset_seconds:
+      append_offset(out, time.offset, true, false, true);
+      return true;
     case Piece::iso_colon_seconds_z:
-    case Piece::offset_colon_seconds: append_offset(out, time.offset, true, true, true); return true;
+    case Piece::offset_colon_seconds:
+      append_offset(out, time.offset, true, true, true);
+      return true;
     case Piece::iso_short_z:
-    case Piece::offset_short: append_offset(out, time.offset, false, false, false); return true;
-    default: return false;
+    case Piece::offset_short:
+      append_offset(out, time.offset, false, false, false);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -166,31 +183,80 @@ void append_piece(std::string& out, const WallTime& time, const layout::Next& ne
   const int hour_12 = time.hour % 12 == 0 ? 12 : time.hour % 12;
   if (append_zone_piece(out, time, next.piece)) return;
   switch (next.piece) {
-    case Piece::month_name: out += month; break;
-    case Piece::month_short: out += month.substr(0, 3); break;
-    case Piece::month: pad(out, time.date.month, 0); break;
-    case Piece::month_two: pad(out, time.date.month, 2); break;
-    case Piece::weekday_name: out += weekday; break;
-    case Piece::weekday_short: out += weekday.substr(0, 3); break;
-    case Piece::day: pad(out, time.date.day, 0); break;
-    case Piece::day_space: pad(out, time.date.day, 2, ' '); break;
-    case Piece::day_two: pad(out, time.date.day, 2); break;
-    case Piece::year_day: pad(out, year_day, 3); break;
-    case Piece::year_day_space: pad(out, year_day, 3, ' '); break;
-    case Piece::hour: pad(out, time.hour, 2); break;
-    case Piece::hour_12: pad(out, hour_12, 0); break;
-    case Piece::hour_12_two: pad(out, hour_12, 2); break;
-    case Piece::minute: pad(out, time.minute, 0); break;
-    case Piece::minute_two: pad(out, time.minute, 2); break;
-    case Piece::second: pad(out, time.second, 0); break;
-    case Piece::second_two: pad(out, time.second, 2); break;
-    case Piece::year: pad(out, time.date.year, 4); break;
-    case Piece::year_two: pad(out, (time.date.year % 100 + 100) % 100, 2); break;
-    case Piece::half_upper: out += time.hour >= 12 ? "PM" : "AM"; break;
-    case Piece::half_lower: out += time.hour >= 12 ? "pm" : "am"; break;
-    case Piece::fraction_zeros: append_fraction(out, time, next.text, false); break;
-    case Piece::fraction_nines: append_fraction(out, time, next.text, true); break;
-    default: break;
+    case Piece::month_name:
+      out += month;
+      break;
+    case Piece::month_short:
+      out += month.substr(0, 3);
+      break;
+    case Piece::month:
+      pad(out, time.date.month, 0);
+      break;
+    case Piece::month_two:
+      pad(out, time.date.month, 2);
+      break;
+    case Piece::weekday_name:
+      out += weekday;
+      break;
+    case Piece::weekday_short:
+      out += weekday.substr(0, 3);
+      break;
+    case Piece::day:
+      pad(out, time.date.day, 0);
+      break;
+    case Piece::day_space:
+      pad(out, time.date.day, 2, ' ');
+      break;
+    case Piece::day_two:
+      pad(out, time.date.day, 2);
+      break;
+    case Piece::year_day:
+      pad(out, year_day, 3);
+      break;
+    case Piece::year_day_space:
+      pad(out, year_day, 3, ' ');
+      break;
+    case Piece::hour:
+      pad(out, time.hour, 2);
+      break;
+    case Piece::hour_12:
+      pad(out, hour_12, 0);
+      break;
+    case Piece::hour_12_two:
+      pad(out, hour_12, 2);
+      break;
+    case Piece::minute:
+      pad(out, time.minute, 0);
+      break;
+    case Piece::minute_two:
+      pad(out, time.minute, 2);
+      break;
+    case Piece::second:
+      pad(out, time.second, 0);
+      break;
+    case Piece::second_two:
+      pad(out, time.second, 2);
+      break;
+    case Piece::year:
+      pad(out, time.date.year, 4);
+      break;
+    case Piece::year_two:
+      pad(out, (time.date.year % 100 + 100) % 100, 2);
+      break;
+    case Piece::half_upper:
+      out += time.hour >= 12 ? "PM" : "AM";
+      break;
+    case Piece::half_lower:
+      out += time.hour >= 12 ? "pm" : "am";
+      break;
+    case Piece::fraction_zeros:
+      append_fraction(out, time, next.text, false);
+      break;
+    case Piece::fraction_nines:
+      append_fraction(out, time, next.text, true);
+      break;
+    default:
+      break;
   }
 }
 

@@ -1,6 +1,6 @@
+#include "policy/rego/operands.hpp"
 #include "policy/rego/time_layout.hpp"
 #include "policy/rego/time_layout_pieces.hpp"
-#include "policy/rego/operands.hpp"
 
 #include <optional>
 
@@ -97,7 +97,8 @@ struct Reader {
     const auto m = minutes ? part(false) : std::optional<int>(0);
     const auto s = seconds ? part(false) : std::optional<int>(0);
     if (!h || !m || !s) return false;
-    if (*h > 24 || *m > 60 || *s > 60) out_of_range = *h > 24 ? "time zone offset hour" : *m > 60 ? "time zone offset minute" : "time zone offset second";
+    if (*h > 24 || *m > 60 || *s > 60)
+      out_of_range = *h > 24 ? "time zone offset hour" : *m > 60 ? "time zone offset minute" : "time zone offset second";
     offset = sign * (*h * 3600 + *m * 60 + *s);
     text = rest.text;
     return true;
@@ -157,20 +158,36 @@ struct Reader {
         if (!one_of(layout::kMonths, next.piece == Piece::month_short, month)) return false;
         ++month;
         return true;
-      case Piece::month: return bounded(month, 1, 1, 12, "month");
-      case Piece::month_two: return bounded(month, 2, 1, 12, "month");
-      case Piece::weekday_name: return one_of(layout::kWeekdays, false, ignored);
-      case Piece::weekday_short: return one_of(layout::kWeekdays, true, ignored);
-      case Piece::day_space: if (text.starts_with(' ')) text.remove_prefix(1); return set(day, 1, 2);
-      case Piece::day: return set(day, 1, 2);
-      case Piece::day_two: return set(day, 2, 2);
-      case Piece::year_day_space: skip_spaces(); return set(year_day, 1, 3);
-      case Piece::year_day: return set(year_day, 3, 3);
-      case Piece::hour: return bounded(hour, 1, 0, 23, "hour");
-      case Piece::hour_12: return bounded(hour, 1, 0, 12, "hour");
-      case Piece::hour_12_two: return bounded(hour, 2, 0, 12, "hour");
-      case Piece::minute: return bounded(minute, 1, 0, 59, "minute");
-      case Piece::minute_two: return bounded(minute, 2, 0, 59, "minute");
+      case Piece::month:
+        return bounded(month, 1, 1, 12, "month");
+      case Piece::month_two:
+        return bounded(month, 2, 1, 12, "month");
+      case Piece::weekday_name:
+        return one_of(layout::kWeekdays, false, ignored);
+      case Piece::weekday_short:
+        return one_of(layout::kWeekdays, true, ignored);
+      case Piece::day_space:
+        if (text.starts_with(' ')) text.remove_prefix(1);
+        return set(day, 1, 2);
+      case Piece::day:
+        return set(day, 1, 2);
+      case Piece::day_two:
+        return set(day, 2, 2);
+      case Piece::year_day_space:
+        skip_spaces();
+        return set(year_day, 1, 3);
+      case Piece::year_day:
+        return set(year_day, 3, 3);
+      case Piece::hour:
+        return bounded(hour, 1, 0, 23, "hour");
+      case Piece::hour_12:
+        return bounded(hour, 1, 0, 12, "hour");
+      case Piece::hour_12_two:
+        return bounded(hour, 2, 0, 12, "hour");
+      case Piece::minute:
+        return bounded(minute, 1, 0, 59, "minute");
+      case Piece::minute_two:
+        return bounded(minute, 2, 0, 59, "minute");
       case Piece::second:
       case Piece::second_two:
         if (!bounded(second, next.piece == Piece::second ? 1 : 2, 0, 59, "second")) return false;
@@ -192,24 +209,36 @@ struct Reader {
           return true;
         }
         return zone_letters();
-      case Piece::iso_z: return iso_offset(true, false, false);
-      case Piece::iso_colon_z: return iso_offset(true, true, false);
-      case Piece::iso_seconds_z: return iso_offset(true, false, true);
-      case Piece::iso_colon_seconds_z: return iso_offset(true, true, true);
-      case Piece::iso_short_z: return iso_offset(false, false, false);
-      case Piece::offset: return zone_offset(true, false, false);
-      case Piece::offset_colon: return zone_offset(true, true, false);
-      case Piece::offset_seconds: return zone_offset(true, false, true);
-      case Piece::offset_colon_seconds: return zone_offset(true, true, true);
-      case Piece::offset_short: return zone_offset(false, false, false);
-      case Piece::fraction_zeros: return fraction(next.text.size() - 1);
+      case Piece::iso_z:
+        return iso_offset(true, false, false);
+      case Piece::iso_colon_z:
+        return iso_offset(true, true, false);
+      case Piece::iso_seconds_z:
+        return iso_offset(true, false, true);
+      case Piece::iso_colon_seconds_z:
+        return iso_offset(true, true, true);
+      case Piece::iso_short_z:
+        return iso_offset(false, false, false);
+      case Piece::offset:
+        return zone_offset(true, false, false);
+      case Piece::offset_colon:
+        return zone_offset(true, true, false);
+      case Piece::offset_seconds:
+        return zone_offset(true, false, true);
+      case Piece::offset_colon_seconds:
+        return zone_offset(true, true, true);
+      case Piece::offset_short:
+        return zone_offset(false, false, false);
+      case Piece::fraction_zeros:
+        return fraction(next.text.size() - 1);
       case Piece::fraction_nines: {
         if ((!text.starts_with('.') && !text.starts_with(',')) || !is_digit(text, 1)) return true;
         std::size_t size = 1;
         while (size < 9 && is_digit(text, size + 1)) ++size;
         return fraction(size);
       }
-      case Piece::none: return true;
+      case Piece::none:
+        return true;
     }
     return false;
   }
@@ -240,7 +269,8 @@ absl::StatusOr<ParsedTime> moment(Reader& reader, std::string_view text) {
     if (reader.year_day < 1 || reader.year_day > (is_leap_year(year) ? 366 : 365)) return outside("day-of-year");
     const auto date = date_of(days_of({year, 1, 1}) + reader.year_day - 1);
     if ((reader.month >= 0 && reader.month != date.month) || (reader.day >= 0 && reader.day != date.day)) {
-      return failure("parsing time ", quoted(text), ": day-of-year does not match ", reader.month >= 0 && reader.month != date.month ? "month" : "day");
+      return failure("parsing time ", quoted(text), ": day-of-year does not match ",
+                     reader.month >= 0 && reader.month != date.month ? "month" : "day");
     }
     reader.month = date.month;
     reader.day = date.day;

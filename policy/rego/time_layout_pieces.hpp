@@ -8,9 +8,42 @@
 namespace openshell::policy::rego::layout {
 
 enum class Piece {
-  none, month_name, month_short, month, month_two, weekday_name, weekday_short, day, day_space, day_two, year_day, year_day_space, hour, hour_12,
-  hour_12_two, minute, minute_two, second, second_two, year, year_two, half_upper, half_lower, zone, iso_z, iso_seconds_z, iso_short_z, iso_colon_z,
-  iso_colon_seconds_z, offset, offset_seconds, offset_short, offset_colon, offset_colon_seconds, fraction_zeros, fraction_nines
+  none,
+  month_name,
+  month_short,
+  month,
+  month_two,
+  weekday_name,
+  weekday_short,
+  day,
+  day_space,
+  day_two,
+  year_day,
+  year_day_space,
+  hour,
+  hour_12,
+  hour_12_two,
+  minute,
+  minute_two,
+  second,
+  second_two,
+  year,
+  year_two,
+  half_upper,
+  half_lower,
+  zone,
+  iso_z,
+  iso_seconds_z,
+  iso_short_z,
+  iso_colon_z,
+  iso_colon_seconds_z,
+  offset,
+  offset_seconds,
+  offset_short,
+  offset_colon,
+  offset_colon_seconds,
+  fraction_zeros,
+  fraction_nines
 };
 
 struct Next {

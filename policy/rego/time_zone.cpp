@@ -29,7 +29,9 @@ std::int64_t big_endian(std::string_view bytes) {
 
 struct Counts {
   std::size_t utc, standard, leaps, times, types, letters;
-  [[nodiscard]] std::size_t bytes(std::size_t time_size) const { return times * (time_size + 1) + types * 6 + letters + leaps * (time_size + 4) + standard + utc; }
+  [[nodiscard]] std::size_t bytes(std::size_t time_size) const {
+    return times * (time_size + 1) + types * 6 + letters + leaps * (time_size + 4) + standard + utc;
+  }
 };
 
 std::optional<Counts> read_header(std::string_view bytes) {

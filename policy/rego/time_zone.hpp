@@ -28,7 +28,8 @@ class TimeZone {
  private:
   /// One half of a rule like `CEST,M3.5.0/3`.
   struct Change {
-    int month = 0, week = 0, day = 0;  ///< month 0: `day` counts from the year's first day instead (0..365; `julian`: 1..365 without a leap day).
+    int month = 0, week = 0,
+        day = 0;  ///< month 0: `day` counts from the year's first day instead (0..365; `julian`: 1..365 without a leap day).
     bool julian = false;
     std::int32_t time = 7200;
   };
