@@ -58,15 +58,15 @@ bool point(std::string_view who, std::string_view what, std::string_view when) {
   return false;
 }
 
-std::optional<std::string> plan_for_child(const char* variable) {
+std::optional<std::string> plan_for_child(const char* variable, const std::string& sandbox) {
   const char* value = std::getenv(variable);
   if (value == nullptr || *value == '\0') return std::nullopt;
   if (*value != '@') return value;
-  const char* path = value + 1;
+  const std::string path = cat(value + 1, "/", sandbox);
   std::ifstream file{path};
   if (!file) return std::nullopt;
   std::string text{std::istreambuf_iterator<char>{file}, {}};
-  if (::unlink(path) != 0) return std::nullopt;  // another start was faster
+  if (::unlink(path.c_str()) != 0) return std::nullopt;  // another start was faster
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }

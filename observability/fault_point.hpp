@@ -26,13 +26,13 @@ namespace openshell::fault {
 bool armed();
 /// One passage of the point whose name is the three parts in a row. True: the step shall fail. May not return.
 bool point(std::string_view who, std::string_view what, std::string_view when);
-/// The plan of a process to be started: the value of `variable` in our environment. `@PATH` stands for the content of that file, which is
-/// removed by reading it, so that it counts for one start only.
-std::optional<std::string> plan_for_child(const char* variable);
+/// The plan of a process to be started for `sandbox`, a name: the value of `variable` in our environment. `@FOLDER` stands for the content
+/// of FOLDER/SANDBOX, which is removed by reading it, so that it counts for one start only; none where there is no such file.
+std::optional<std::string> plan_for_child(const char* variable, const std::string& sandbox);
 #else
 inline bool armed() { return false; }
 inline bool point(std::string_view, std::string_view, std::string_view) { return false; }
-inline std::optional<std::string> plan_for_child(const char*) { return std::nullopt; }
+inline std::optional<std::string> plan_for_child(const char*, const std::string&) { return std::nullopt; }
 #endif
 
 }  // namespace openshell::fault

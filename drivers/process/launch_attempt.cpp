@@ -248,7 +248,8 @@ LaunchPlan LaunchAttempt::plan(const RootPlan& root) const {
   if (!context_.cgroups.limits_processes() && context_.mode != LaunchMode::kSingleId) p.max_processes = context_.options.sandbox_pids_limit;
   if (!context_.cgroups.limits_memory() && in_.limits.memory_bytes) p.max_address_space = *in_.limits.memory_bytes;
   p.init_argv = context_.options.init_argv;
-  if (const auto plan = fault::plan_for_child("OPENSHELL_FAULT_SANDBOX")) p.init_environment.push_back("OPENSHELL_FAULT=" + *plan);
+  if (const auto plan = fault::plan_for_child("OPENSHELL_FAULT_SANDBOX", in_.spec.name))
+    p.init_environment.push_back("OPENSHELL_FAULT=" + *plan);
   return p;
 }
 

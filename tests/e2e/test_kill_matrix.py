@@ -32,16 +32,18 @@ class Host:
     def __init__(self, gateway):
         self.gateway = gateway
         self.root = gateway.root
+        self.clients = []
         self.connect()
 
     def connect(self):
+        """Anew, since a channel waits longer and longer for a peer that was gone. Those before stay: another thread may be using one."""
         self.client = self.gateway.client(timeout=20)
+        self.clients.append(self.client)
         self.stub = self.client._stub
 
     def restart(self, fault=None, how=signal.SIGTERM):
         code = self.gateway.process.poll()
         assert code in (None, -signal.SIGKILL), f"the gateway ended with {code} by itself"
-        self.client.close()
         self.gateway.end(how)
         self.gateway.environment.pop("OPENSHELL_FAULT", None)
         if fault:
@@ -56,12 +58,12 @@ class Host:
         except grpc.RpcError:
             return self.gateway.process.poll() is not None  # a plan may let it die at once: the row sees to that
 
-    def arm(self, who, plan):
-        """For the next start of one supervisor or runtime, and for no other."""
-        self.plan(who).write_text(plan)
-
-    def plan(self, who):
-        return self.root / f"fault.{who}"
+    def create_with(self, who, name, plan):
+        """Its first supervisor or runtime has the plan, no later one."""
+        file = self.root / f"fault.{who}" / name
+        file.write_text(plan)
+        self.create(name)
+        wait_until(lambda: not file.exists(), on_this_machine(10), "the start that takes the plan")
 
     def create(self, name):
         return self.client.create(workspace=WORKSPACE, name=name, spec=openshell_pb2.SandboxSpec(command=["sleep", "4721"]))
@@ -158,8 +160,10 @@ class Host:
 @pytest.fixture(scope="module")
 def host(scratch):
     with running_gateway(scratch, "k", driver_options="keep_on_shutdown = true") as gateway:
-        gateway.environment["OPENSHELL_FAULT_SUPERVISOR"] = f"@{gateway.root}/fault.supervisor"
-        gateway.environment["OPENSHELL_FAULT_SANDBOX"] = f"@{gateway.root}/fault.runtime"
+        for who, variable in {"supervisor": "OPENSHELL_FAULT_SUPERVISOR", "runtime": "OPENSHELL_FAULT_SANDBOX"}.items():
+            folder = gateway.root / f"fault.{who}"
+            folder.mkdir()
+            gateway.environment[variable] = f"@{folder}"
         made = Host(gateway)
         made.restart()
         yield made
@@ -167,7 +171,8 @@ def host(scratch):
             made.restart()
         for sandbox in made.client.list_all(workspace=WORKSPACE):
             made.delete(sandbox.name)
-        made.client.close()
+        for client in made.clients:
+            client.close()
 
 
 # ---- supervisor and runtime: the gateway lives. Each row has a sandbox of its own, and all of one operation go at once.
@@ -219,10 +224,8 @@ def test_a_killed_supervisor_or_runtime(host, who):
     for operation, points in [(operation, points) for (program, operation), points in STEPS.items() if program == who]:
         for number, point in enumerate(points):
             place, _, passage = point.partition("@")
-            host.arm(who, f"{place}=kill@{passage or 1}")
             name = f"{who[0]}-{operation}-{number}"
-            host.create(name)
-            wait_until(lambda: not host.plan(who).exists(), on_this_machine(10), "the start that takes the plan")
+            host.create_with(who, name, f"{place}=kill@{passage or 1}")
             rows[name] = point
 
     def row(name):
