@@ -11,6 +11,7 @@
 
 #include "api/admitted_call.hpp"
 #include "api/errors.hpp"
+#include "api/faulty_call.hpp"
 #include "api/grpc_call.hpp"
 #include "observability/text.hpp"
 #include "storage/store.hpp"
@@ -129,7 +130,9 @@ class GenericService final : public grpc::CallbackGenericService {
     const auto* start = options_.router->find(context->method);
     if (start == nullptr)
       return call->finish(absl::UnimplementedError(cat(context->method, " is not implemented by this gateway")), nullptr);
-    auto wrapped = admitted(std::move(call), context, rule, options_.admissions, options_.router);
+    auto passing = with_faults(std::move(call), context->method);
+    if (!passing) return;
+    auto wrapped = admitted(std::move(passing), context, rule, options_.admissions, options_.router);
     (*start)(std::move(context), std::move(wrapped));
   }
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "drivers/retention.hpp"
+#include "observability/fault_point.hpp"
 #include "observability/text.hpp"
 
 namespace openshell::gateway {
@@ -83,7 +84,9 @@ absl::StatusOr<drivers::SandboxSpec> to_driver_spec(const internal::records::v1:
   return spec;
 }
 
-absl::StatusOr<ComputeAnswer> run(drivers::ComputeDriver& driver, const ComputeCall& call) {
+namespace {
+
+absl::StatusOr<ComputeAnswer> run_now(drivers::ComputeDriver& driver, const ComputeCall& call) {
   ComputeAnswer answer;
   switch (call.kind) {
     case ComputeCall::Kind::validate:
@@ -118,6 +121,20 @@ absl::StatusOr<ComputeAnswer> run(drivers::ComputeDriver& driver, const ComputeC
     }
   }
   return absl::InternalError("unknown driver call");
+}
+
+std::string_view name_of(ComputeCall::Kind kind) {
+  constexpr std::array<std::string_view, 6> kNames{"validate", "create", "start", "stop", "remove", "get"};
+  return kNames.at(static_cast<std::size_t>(kind));
+}
+
+}  // namespace
+
+absl::StatusOr<ComputeAnswer> run(drivers::ComputeDriver& driver, const ComputeCall& call) {
+  fault::point("driver", name_of(call.kind), "begin");
+  auto answer = run_now(driver, call);
+  fault::point("driver", name_of(call.kind), "end");
+  return answer;
 }
 
 }  // namespace openshell::gateway

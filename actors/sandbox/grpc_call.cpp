@@ -11,6 +11,7 @@
 #include "boundary.grpc.pb.h"
 #include "isolation/boundary/digest.hpp"
 #include "isolation/boundary/framing.hpp"
+#include "observability/fault_point.hpp"
 
 namespace openshell::sandbox {
 namespace {
@@ -61,6 +62,7 @@ class GrpcCall final : public Call,
   const std::shared_ptr<const CallRequest>& request() const override { return request_; }
 
   void respond(const boundary::Response& response, std::shared_ptr<CallStream> stream) override {
+    fault::point("runtime", boundary::operation_name(request_->envelope.request), "answer");
     std::shared_ptr<CallStream> refused;
     {
       const std::lock_guard lock{mutex_};
@@ -155,6 +157,7 @@ class GrpcCall final : public Call,
     }
     if (dispatch) {
       first_frame_.Cancel();
+      fault::point("runtime", boundary::operation_name(request_->envelope.request), "begin");
       events_.request(shared_from_this());
     } else if (stream && ok) {
       stream->received(std::move(bytes));

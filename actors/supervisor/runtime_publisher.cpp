@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "messages/status_error.hpp"
+#include "observability/fault_point.hpp"
 
 namespace openshell::supervisor {
 namespace {
@@ -134,7 +135,9 @@ PublishOutcome publish(Self self, const Peers& peers, Candidate candidate) {
   auto& state = self->state;
   auto prepared = state.host->prepare(candidate);  // with nothing to reload it takes over what runs, under the new settings
   if (!prepared.ok()) return reject(self, peers, candidate, prepared.status());
+  fault::point("policy", "publish", "begin");
   state.host->publish(*std::move(prepared), [] {});
+  fault::point("policy", "publish", "end");
   state.quarantined = false;
   ++state.publications;
   // In the same handler as the publication: what is acknowledged is in force, and in this order.

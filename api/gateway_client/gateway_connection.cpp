@@ -10,6 +10,7 @@
 #include "api/gateway_client/conversion.hpp"
 #include "api/gateway_client/gateway_stub.hpp"
 #include "api/gateway_client/grpc_byte_stream.hpp"
+#include "observability/fault_point.hpp"
 
 namespace openshell::api {
 namespace {
@@ -59,8 +60,17 @@ struct Unary {
   Response response;
 };
 
+/// `GetSandboxConfig` of GetSandboxConfigRequest.
+template <class Request>
+std::string_view method_name() {
+  std::string_view name = Request::descriptor()->name();
+  name.remove_suffix(std::string_view{"Request"}.size());
+  return name;
+}
+
 template <class Request, class Response, class Method, class Done>
 void call(const GatewayConnection& connection, Method method, Request request, Done done) {
+  fault::point("gateway", method_name<Request>(), "begin");
   auto state = std::make_shared<Unary<Request, Response>>();
   if (auto status = connection.authorise(state->context); !status.ok()) return done(std::move(status));
   state->request = std::move(request);
@@ -69,6 +79,7 @@ void call(const GatewayConnection& connection, Method method, Request request, D
   auto shared_done = std::make_shared<Done>(std::move(done));
   (static_cast<v1::OpenShell::StubInterface::async_interface*>(connection.stub().rpc->async())->*method)(
       &state->context, &state->request, &state->response, [state, shared_done](const grpc::Status& status) {
+        fault::point("gateway", method_name<Request>(), "end");
         if (!status.ok()) return (*shared_done)(to_absl(status));
         (*shared_done)(std::move(state->response));
       });

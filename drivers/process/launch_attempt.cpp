@@ -15,6 +15,7 @@
 #include "drivers/process/identity_slots.hpp"
 #include "drivers/process/network_namespace.hpp"
 #include "drivers/process/workspace_image.hpp"
+#include "observability/fault_point.hpp"
 
 namespace openshell::drivers::process {
 namespace {
@@ -174,10 +175,12 @@ absl::Status LaunchAttempt::launch(RunningGeneration& running) {
   if (auto status = check_cancelled(); !status.ok()) return status;
   certificates_ = std::async(std::launch::async, [this] { return prepare_certificates(in_.launch); });
   if (auto status = spawn_monitor(running); !status.ok()) return status;
+  fault::point("launch", "monitor", "end");
   // While the monitor starts, which knows nothing yet.
   RootPlan root;
   if (auto status = prepare_directories(root); !status.ok()) return status;
   if (auto status = context_.cgroups.make(id(), in_.limits); !status.ok()) return status;
+  fault::point("launch", "directories", "end");
   const auto prepared = ask(Word::kPrepare, encode(plan(root)), Word::kPrepared);
   if (!prepared.ok()) return prepared.status();
   const auto pid = decode<std::int32_t>(prepared->body);
@@ -188,14 +191,17 @@ absl::Status LaunchAttempt::launch(RunningGeneration& running) {
   auto handle = open_process(*init);
   if (!handle.ok()) return handle.status();
   running.init = std::move(*handle);
+  fault::point("launch", "init", "end");
 
   LaunchFacts facts;
   if (auto status = prove_fence(running, root, facts); !status.ok()) {
     if (!cancelled_) reason_ = kReasonOuterFenceInvalid;
     return status;
   }
+  fault::point("launch", "fence", "end");
   if (auto status = check_cancelled(); !status.ok()) return status;
   if (auto status = release(running, facts); !status.ok()) return status;
+  fault::point("launch", "release", "end");
   if (auto status = confirm_unchanged(found_, expectation(root)); !status.ok()) {
     reason_ = kReasonOuterFenceInvalid;
     return status;
@@ -242,9 +248,8 @@ LaunchPlan LaunchAttempt::plan(const RootPlan& root) const {
   if (!context_.cgroups.limits_processes() && context_.mode != LaunchMode::kSingleId) p.max_processes = context_.options.sandbox_pids_limit;
   if (!context_.cgroups.limits_memory() && in_.limits.memory_bytes) p.max_address_space = *in_.limits.memory_bytes;
   p.init_argv = context_.options.init_argv;
-#ifdef OPENSHELL_FAULT_POINTS
-  if (const char* fault = getenv("OPENSHELL_FAULT_SANDBOX")) p.init_environment.push_back(std::string("OPENSHELL_FAULT=") + fault);
-#endif
+  if (const auto plan = fault::plan_for_child("OPENSHELL_FAULT_SANDBOX", in_.spec.name))
+    p.init_environment.push_back("OPENSHELL_FAULT=" + *plan);
   return p;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 
+#include "observability/fault_point.hpp"
 #include "pki/certificate.hpp"
 
 namespace openshell::drivers::process {
@@ -189,9 +190,7 @@ SupervisorPlan supervisor_plan(const ProcessDriverOptions& options, const Sandbo
   if (!spec.image.empty()) set("OPENSHELL_CONTAINER_IMAGE", spec.image);
   if (!options.gateway_ca_pem.empty()) set("OPENSHELL_TLS_CA", own + "/gateway-ca.crt");
   if (!options.gateway_tls_server_name.empty()) set("OPENSHELL_GATEWAY_TLS_SERVER_NAME", options.gateway_tls_server_name);
-#ifdef OPENSHELL_FAULT_POINTS
-  if (const char* fault = getenv("OPENSHELL_FAULT_SUPERVISOR")) set("OPENSHELL_FAULT", fault);
-#endif
+  if (const auto faults = fault::plan_for_child("OPENSHELL_FAULT_SUPERVISOR", spec.name)) set("OPENSHELL_FAULT", *faults);
   return plan;
 }
 

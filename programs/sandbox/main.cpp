@@ -1,4 +1,5 @@
-// openshell-sandbox: the runtime inside a workload's namespaces, normally their PID 1. Reads no environment variable.
+// openshell-sandbox: the runtime inside a workload's namespaces, normally their PID 1. Reads no environment variable, but for the
+// fault points of test builds.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>

@@ -14,6 +14,7 @@
 #include "api/gateway_client/grpc_byte_stream.hpp"
 #include "boundary.grpc.pb.h"
 #include "isolation/boundary/framing.hpp"
+#include "observability/fault_point.hpp"
 
 namespace openshell::supervisor {
 namespace {
@@ -38,6 +39,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
       : stream_{std::move(stream)}, request_id_{std::move(request_id)}, done_{std::move(done)} {}
 
   void run(const boundary::Request& request) {
+    operation_ = boundary::operation_name(request);
     stream_->write(boundary::encode_control_frame(boundary::encode_request(request_id_, request)),
                    [self = shared_from_this()](const absl::Status&) { self->settle(std::nullopt); });  // a failure shows in the read
     read();
@@ -73,6 +75,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
       }
       if (!written_ || !answer_) return;
     }
+    fault::point("boundary", operation_, "end");
     done_(Opened{*std::move(answer_), std::move(stream_)});
   }
 
@@ -83,6 +86,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   std::shared_ptr<ChunkStream> stream_;
   const std::string request_id_;
+  std::string_view operation_;  // a literal
   BoundaryChannel::Done done_;
   boundary::ControlFrameDecoder decoder_;
   std::mutex mutex_;  // of what follows
@@ -140,6 +144,7 @@ absl::StatusOr<std::shared_ptr<BoundaryChannel>> BoundaryChannel::make(const bou
 
 void BoundaryChannel::request(const std::string& request_id, const boundary::Request& request,
                               std::optional<std::chrono::milliseconds> deadline, Done done) {
+  fault::point("boundary", boundary::operation_name(request), "begin");
   auto bearer = bearer_();
   if (!bearer.ok()) return done(bearer.status());
   const bool mediation = std::holds_alternative<boundary::OpenMediation>(request);
