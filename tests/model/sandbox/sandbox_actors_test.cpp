@@ -102,6 +102,7 @@ BrokerControl::behavior_type fake_broker(BrokerControl::pointer, Journal* journa
       [](introspect_atom) { return ActorSnapshot{}; },
       [](open_atom, const OpenEvent&) {},
       [](ended_atom, std::uint64_t) {},
+      [](seen_atom) {},
       [=](accept_atom, const IncomingCall&) { journal->events.emplace_back("broker.accept"); },
       [](decide_atom, const OpenEvent&, std::int32_t) {},
       [=](freeze_atom) { journal->events.emplace_back("broker.freeze"); },
