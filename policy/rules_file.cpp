@@ -118,7 +118,7 @@ class Rules {
     }
   }
 
-  rego::Workspace workspace_;
+  rego::Workspace workspace_{rego::Syntax::v1, true};  // nothing that is not a function of its arguments
   std::map<std::string, rego::Query, std::less<>> queries_;
   std::map<Value, std::pair<std::string, std::uint32_t>> places_;
   mutable std::mutex mutex_;
