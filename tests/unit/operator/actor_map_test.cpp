@@ -163,6 +163,23 @@ TEST_F(Map, AnAnswerBeyondItsBoundCountsWhoIsLeftOut) {
   EXPECT_EQ(process.at("left_out").to_number<std::size_t>() + process.at("actors").as_array().size(), 20'000U);
 }
 
+// ACT-41: an actor that hangs reports nothing any more; what its mailbox held when it spoke last grows older in the answer and in the
+// metric.
+TEST_F(Map, ACT_41_WhatAMailboxHeldGrowsOlderWhileItsActorIsSilent) {
+  auto hangs = actor("a");
+  hangs.mailbox = 2;
+  hangs.oldest_ms = 400;
+  auto idle = actor("b", 0, 0, "poller");
+  map_.apply(supervisor(), whole({hangs, idle}), now_);
+  now_ += 3s;
+  const auto shown = json().at("processes").as_array().at(0).as_object().at("actors").as_array();
+  EXPECT_EQ(shown.at(0).as_object().at("oldest_ms").to_number<std::uint64_t>(), 3'400U);
+  EXPECT_EQ(shown.at(1).as_object().at("oldest_ms").to_number<std::uint64_t>(), 0U) << "nothing waits there";
+  const auto text = actor_metrics(map_, now_);
+  EXPECT_THAT(text, HasSubstr("openshell_actor_oldest_message_age_seconds{process=\"supervisor\",kind=\"outbox\"} 3.400\n"));
+  EXPECT_THAT(text, HasSubstr("openshell_actor_oldest_message_age_seconds{process=\"supervisor\",kind=\"poller\"} 0.000\n"));
+}
+
 TEST_F(Map, MetricsAreSummedByKindAndNeverFall) {
   auto one = actor("a", 10, 1);
   one.mailbox = 3;
