@@ -28,7 +28,7 @@ const Registry& registry() {
              &operator_builtins(), &number_builtins(), &collection_builtins(), &object_builtins(), &type_builtins(), &string_builtins(),
              &context_builtins(), &crypto_builtins(), &encoding_builtins(), &glob_builtins(), &graph_builtins(),
              &json_builtins(), &json_path_builtins(), &json_schema_builtins(), &jwt_builtins(), &name_builtins(), &net_builtins(), &regex_builtins(),
-             &regex_template_builtins(), &time_builtins(), &yaml_builtins()}) {
+             &regex_template_builtins(), &template_builtins(), &time_builtins(), &yaml_builtins()}) {
       for (const auto& builtin : *table) {
         all->by_name.emplace(builtin.name, &builtin);
         all->sorted.push_back(&builtin);

@@ -16,7 +16,7 @@ BuiltinResult base64_decode_text(QueryContext& /*context*/, Arguments a) {
 }
 
 BuiltinResult base64_is_valid(QueryContext& /*context*/, Arguments a) {
-  if (auto status = need_strings(a, {0}); !status.ok()) return status;
+  if (!a[0].is_string()) return Value::boolean(false);
   std::string bytes;
   std::size_t at = 0;
   return Value::boolean(base64_decode(a[0].text(), Base64Alphabet::standard, Base64Padding::required, bytes, at));
@@ -126,6 +126,7 @@ BuiltinResult urlquery_decode(QueryContext& /*context*/, Arguments a) {
 BuiltinResult urlquery_encode_object(QueryContext& context, Arguments a) {
   if (!a[0].is_object()) return operand_error(1, "object", a[0]);
   std::string out;
+  const auto wrong_value = [] { return misuse("operand 1 values must be string, array[string], or set[string]"); };
   const auto add = [&](const Value& key, const Value& value) {
     if (!out.empty()) out += '&';
     out += text::cat(query_escape(key.text()), "=", query_escape(value.text()));
@@ -136,11 +137,11 @@ BuiltinResult urlquery_encode_object(QueryContext& context, Arguments a) {
       add(member.key, member.value);
     } else if (member.value.is_array() || member.value.is_set()) {
       for (const auto& item : member.value.items()) {
-        if (!item.is_string()) return operand_error(1, "string", item);
+        if (!item.is_string()) return wrong_value();
         add(member.key, item);
       }
     } else {
-      return operand_error(1, "one of {string, array, set}", member.value);
+      return wrong_value();
     }
     if (auto status = context.room_for_text(out.size()); !status.ok()) return status;
   }
@@ -167,6 +168,17 @@ BuiltinResult urlquery_decode_object(QueryContext& context, Arguments a) {
   std::vector<Member> members;
   for (auto& [key, values] : found) members.push_back({Value::string(key), Value::array(std::move(values))});
   return Value::object(std::move(members));
+}
+
+/// A path as Go writes it; one that was written otherwise is shown as it was.
+std::string path_escape(std::string_view path) {
+  std::string out;
+  for (const char c : path) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       std::string_view("-_.~$&+,/:;=@").find(c) != std::string_view::npos;
+    out += plain ? std::string(1, c) : c == ' ' ? "%20" : query_escape({&c, 1});
+  }
+  return out;
 }
 
 struct Uri {
@@ -269,14 +281,16 @@ BuiltinResult uri_parse(QueryContext& /*context*/, Arguments a) {
   add("port", uri->port);
   if (!uri->opaque) {
     add("path", *path);
-    add("raw_path", *path);
+    add("raw_path", path_escape(*path) == uri->path ? *path : uri->path);
   }
   add("raw_query", uri->query);
   add("fragment", *fragment);
   return Value::object(std::move(members));
 }
 
-BuiltinResult uri_is_valid(QueryContext& context, Arguments a) { return Value::boolean(a[0].is_string() && uri_parse(context, a).ok()); }
+BuiltinResult uri_is_valid(QueryContext& context, Arguments a) {
+  return Value::boolean(a[0].is_string() && !a[0].text().empty() && uri_parse(context, a).ok());
+}
 
 }  // namespace
 

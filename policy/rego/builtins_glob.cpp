@@ -137,7 +137,7 @@ class Translator {
 
 absl::StatusOr<std::vector<std::string>> delimiters_of(const Value& value) {
   if (value.is_null()) return std::vector<std::string>{};
-  if (!value.is_array()) return operand_error(2, "one of {null, array}", value);
+  if (!value.is_array()) return operand_error(2, "one of {array, null}", value);
   if (value.size() == 0) return std::vector<std::string>{"."};
   std::vector<std::string> out;
   for (const auto& item : value.items()) {

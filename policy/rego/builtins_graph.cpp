@@ -12,7 +12,7 @@ bool is_list(const Value& value) { return value.is_array() || value.is_set(); }
 
 absl::Status check_graph(Arguments a) {
   if (!a[0].is_object()) return operand_error(1, "object", a[0]);
-  if (!is_list(a[1])) return operand_error(2, "one of {set, array}", a[1]);
+  if (!is_list(a[1])) return operand_error(2, "{array, set}", a[1]);
   return absl::OkStatus();
 }
 
@@ -48,21 +48,24 @@ struct Walk {
     return context.room_for(paths.size());
   }
 
-  /// Adds every longest path without a repeated node which begins with the trail and goes on with `node`.
+  /// Adds every longest path which begins with the trail and goes on with `node`. A path ends where its next node is on it already; a node
+  /// may follow itself once, where that is the first of its edges (so does the language's own program).
   absl::Status go_on(const Value& node) {
     if (auto status = context.charge(1 + trail.size() / 8); !status.ok()) return status;
     if (trail.size() > kMaxJsonNesting) return absl::ResourceExhaustedError("limit exceeded: elements");
     const Value* edges = graph.find(node);
-    if (edges == nullptr || std::find(trail.begin(), trail.end(), node) != trail.end()) return end_here();
+    if (edges == nullptr) return end_here();
+    const auto ancestors = trail.size();
     trail.push_back(node);
     absl::Status status;
-    if (edges->size() == 0) {
-      status = end_here();
-    } else {
-      for (const auto& next : edges->items()) {
-        status = go_on(next);
-        if (!status.ok()) break;
-      }
+    if (edges->size() == 0) status = end_here();
+    bool self_counts = false;
+    for (const auto& next : edges->items()) {
+      const auto known = trail.begin() + static_cast<std::ptrdiff_t>(ancestors + (self_counts ? 1 : 0));
+      const bool closes = std::find(trail.begin(), known, next) != known;
+      self_counts = self_counts || !closes;
+      status = closes ? end_here() : go_on(next);
+      if (!status.ok()) break;
     }
     trail.pop_back();
     return status;

@@ -37,10 +37,13 @@ std::string padded(std::string text, const Verb& verb, bool number) {
 std::string digits_of(BigInteger value, unsigned base, bool upper) {
   if (base == 10) return value.str();
   std::string out;
+  const unsigned bits = base == 2 ? 1 : base == 8 ? 3 : 4;
+  const char* const digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   do {
-    out.insert(out.begin(), (upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<unsigned>(value % base)]);
-    value /= base;
+    out.push_back(digits[static_cast<unsigned>(BigInteger(value & BigInteger(base - 1)))]);
+    value >>= bits;
   } while (value != 0);
+  std::reverse(out.begin(), out.end());
   return out;
 }
 

@@ -41,7 +41,7 @@ void CallCheck::call(const Term& term, bool statement) {
   for (std::size_t i = 1; i < term.parts.size(); ++i) this->term(term.parts[i]);
   const Callee callee = find_callee(root_, term.parts[0]);
   const std::string name(written_name(dotted(term.parts[0])));
-  if (!callee.found()) return error(term.at, cat("undefined function ", name));
+  if (!callee.found() || refused(callee)) return error(term.at, cat("undefined function ", name));
   const std::size_t given = term.parts.size() - 1;
   const std::size_t wanted = callee.arity();
   if (callee.builtin != nullptr && callee.builtin->variadic) {
@@ -49,7 +49,8 @@ void CallCheck::call(const Term& term, bool statement) {
     return;
   }
   if (given == wanted || (statement && given == wanted + 1)) return;
-  if (given < wanted || callee.group != nullptr) return error(term.at, cat("function ", name, " has arity ", wanted, ", got ", given, given == 1 ? " argument" : " arguments"));
+  if (given < wanted || callee.group != nullptr)
+    return error(term.at, cat("function ", name, " has arity ", wanted, ", got ", given, given == 1 ? " argument" : " arguments"));
   error(term.at, cat(name, ": arity mismatch: have ", given, ", want ", wanted));
 }
 
@@ -68,6 +69,7 @@ void CallCheck::with(const With& with) {
   }
   const Callee by = find_callee(root_, with.value);
   if (!by.found()) return term(with.value);
+  if (refused(by)) return error(with.at, cat("undefined function ", dotted(with.value)));
   if (by.arity() != callee.arity()) {
     error(with.at, cat(dotted(target), ": arity mismatch: replaced by a function of ", by.arity(), " arguments, want ", callee.arity()));
   }

@@ -12,7 +12,8 @@ namespace {
 using openshell::policy::text::cat;
 
 bool is_closure(const Term& term) {
-  return term.form == TermForm::array_comprehension || term.form == TermForm::set_comprehension || term.form == TermForm::object_comprehension;
+  return term.form == TermForm::array_comprehension || term.form == TermForm::set_comprehension ||
+         term.form == TermForm::object_comprehension;
 }
 
 template <typename Visit>
@@ -49,7 +50,8 @@ void pair_up(const Term& left, const Term& right, std::vector<std::pair<const Te
     std::vector<std::pair<const Term*, const Term*>> found;
     for (std::size_t i = 0; i + 1 < left.parts.size(); i += 2) {
       for (std::size_t j = 0; j + 1 < right.parts.size(); j += 2) {
-        if (left.parts[i].form == TermForm::scalar && right.parts[j].form == TermForm::scalar && left.parts[i].scalar == right.parts[j].scalar) {
+        if (left.parts[i].form == TermForm::scalar && right.parts[j].form == TermForm::scalar &&
+            left.parts[i].scalar == right.parts[j].scalar) {
           found.emplace_back(&left.parts[i + 1], &right.parts[j + 1]);
         }
       }
@@ -74,7 +76,7 @@ const Codegen::Variable* Codegen::find(const std::string& name) const {
 void Codegen::declare(const std::string& name) {
   if (name == "input" || name == "data" || find(name) != nullptr) return;
   scopes_.back()[name] = variables_.size();
-  variables_.push_back({name, new_slot(), false});
+  variables_.push_back({name, new_slot(), false, types::any()});
 }
 
 /// Variables outside of closures.
@@ -109,7 +111,7 @@ void Codegen::undo(const Mark& mark) {
     if (trail_.back() < variables_.size()) variables_[trail_.back()].bound = false;
     trail_.pop_back();
   }
-  variables_.resize(mark.variables);
+  variables_.erase(variables_.begin() + static_cast<std::ptrdiff_t>(mark.variables), variables_.end());
   slots_ = mark.slots;
 }
 
@@ -149,6 +151,7 @@ bool Codegen::order(const Body& body, Plan& plan) {
     for (const auto* expr : waiting) {
       if (attempt(*expr, plan)) {
         progress = true;
+        if (&body == traced_) emitted_.push_back(expr);
       } else {
         still.push_back(expr);
       }
@@ -207,12 +210,17 @@ bool Codegen::expr(const Expr& expr, Plan& plan) {
 
 bool Codegen::plain(const Expr& expr, Plan& plan) {
   switch (expr.form) {
-    case ExprForm::some: return true;
-    case ExprForm::some_in: return some_in(expr, plan);
-    case ExprForm::every: return every(expr, plan);
+    case ExprForm::some:
+      return true;
+    case ExprForm::some_in:
+      return some_in(expr, plan);
+    case ExprForm::every:
+      return every(expr, plan);
     case ExprForm::unify:
-    case ExprForm::assign: return unify(expr.terms[0], expr.terms[1], plan, expr.at);
-    case ExprForm::term: return test(expr.terms[0], plan, expr.at);
+    case ExprForm::assign:
+      return unify(expr.terms[0], expr.terms[1], plan, expr.at);
+    case ExprForm::term:
+      return test(expr.terms[0], plan, expr.at);
   }
   return false;
 }
@@ -379,6 +387,7 @@ bool Codegen::one_pair(const Term& left, const Term& right, Plan& plan, Position
   while (hoist(left, plan) || hoist(right, plan)) {
   }
   const bool left_ground = ground(left);
+  check_match(left, right, at);
   const bool right_ground = ground(right);
   Step step;
   step.at = at;
@@ -393,6 +402,7 @@ bool Codegen::one_pair(const Term& left, const Term& right, Plan& plan, Position
     const Term& wanted = right_ground ? left : right;
     step.form = Step::Form::match;
     step.expression = value(known);
+    give_type(wanted, type_of(known));
     step.pattern = pattern(wanted);
     if (step.pattern.form == Pattern::Form::bind) {
       step.form = Step::Form::bind;

@@ -1,4 +1,5 @@
-// Bodies to plans: puts statements in an order in which every variable gets its value before it is used, and says which variable never does.
+// Bodies to plans: puts statements in an order in which every variable gets its value before it is used, and says which variable never
+// does.
 #pragma once
 
 #include "policy/rego/ast.hpp"
@@ -34,6 +35,9 @@ class Codegen {
   std::unique_ptr<Clause> clause(const Rule& rule, const std::vector<Term>& keys);
   Query query(const Body& body);
 
+  /// `rego_type_error` of arguments and of values that can never be equal.
+  Errors type_errors;
+
   /// Groups the code asks, with the paths that name many of them expanded.
   absl::flat_hash_set<const RuleGroup*> asked;
 
@@ -42,6 +46,7 @@ class Codegen {
     std::string name;
     Slot slot;
     bool bound;
+    Type type = types::any();
   };
   using Scope = absl::flat_hash_map<std::string, std::size_t>;
   /// Where a failed attempt returns to.
@@ -98,6 +103,15 @@ class Codegen {
   Expression printed(const Term& term);
   Pattern pattern(const Term& term);
   bool has_free(const Term& term) const;
+
+  // Types (codegen_types.cpp).
+  Type type_of(const Term& term) const;
+  static std::optional<Type> selected(const Type& from, const Term& key);
+  void give_type(const Term& pattern, const Type& type);
+  void check_arguments(const Term& call, const Builtin& builtin);
+  void check_reference(const Term& reference);
+  void check_match(const Term& left, const Term& right, Position at);
+  void type_error(Position at, std::string message);
   void asks(const Term& reference);
   void asks_below(const Node& node);
   bool is_relation(const Term& call) const;
@@ -110,9 +124,12 @@ class Codegen {
   std::vector<std::size_t> trail_;
   Slot slots_ = 0;
   absl::flat_hash_map<const Term*, Slot> hoisted_;
+  absl::flat_hash_map<const Term*, Type> comprehended_;  ///< Types of comprehensions.
   std::vector<std::pair<std::string, Position>> unsafe_;
   std::vector<std::unique_ptr<Term>> made_;  ///< Terms of our own that the code points at.
-  bool broken_ = false;                      ///< A closure had an error of its own: said already.
+  const Body* traced_ = nullptr;             ///< The query's own body, and its statements in the order they were taken.
+  std::vector<const Expr*> emitted_;
+  bool broken_ = false;  ///< A closure had an error of its own: said already.
 };
 
 }  // namespace openshell::policy::rego

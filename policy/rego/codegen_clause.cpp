@@ -111,7 +111,9 @@ Query Codegen::query(const Body& body) {
   auto captured = std::make_unique<Term>();  // holds the statements, whose addresses have to stay
   Body made;
   std::vector<std::string> values;
+  std::vector<std::size_t> of_value;  ///< Statement of each.
   for (const auto& expr : body) {
+    if (expr.form == ExprForm::some) continue;
     values.emplace_back();
     const bool older = [&] {
       if (expr.form != ExprForm::term || expr.terms[0].form != TermForm::call) return false;
@@ -119,9 +121,11 @@ Query Codegen::query(const Body& body) {
       return callee.found() && !(callee.builtin != nullptr && callee.builtin->variadic) && expr.terms[0].parts.size() == callee.arity() + 2;
     }();
     if (expr.form != ExprForm::term || expr.negated || older) {
+      of_value.push_back(made.size());
       made.push_back(expr);
       continue;
     }
+    of_value.push_back(made.size());
     values.back() = cat("$value", made.size());
     Expr unified = expr;
     unified.form = ExprForm::unify;
@@ -139,8 +143,16 @@ Query Codegen::query(const Body& body) {
   scopes_.emplace_back();
   declare_all(statements);
   Query query;
+  traced_ = &statements;
   if (!order(statements, query.plan) || broken_) report();
-  for (const auto& name : values) query.expressions.push_back(name.empty() ? Query::kTrue : find(name)->slot);
+  for (const auto* statement : emitted_) {  // values come in the order of evaluation
+    const auto index = static_cast<std::size_t>(statement - statements.data());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (of_value[i] != index) continue;
+      query.expressions.push_back(values[i].empty() ? Query::kTrue : find(values[i])->slot);
+      query.sources.push_back(i);
+    }
+  }
   for (const auto& [name, index] : scopes_.back()) {
     if (name.starts_with("$") || name.starts_with("_#")) continue;
     query.bindings.emplace_back(std::string(written_name(name)), variables_[index].slot);

@@ -9,7 +9,8 @@ namespace openshell::policy::rego {
 namespace {
 
 bool is_closure(const Term& term) {
-  return term.form == TermForm::array_comprehension || term.form == TermForm::set_comprehension || term.form == TermForm::object_comprehension;
+  return term.form == TermForm::array_comprehension || term.form == TermForm::set_comprehension ||
+         term.form == TermForm::object_comprehension;
 }
 
 std::optional<Expression::Comparison> comparison_of(std::string_view name) {
@@ -48,8 +49,10 @@ Expression folded(Expression made) {
   std::vector<Value> items;
   for (const auto& part : made.parts) items.push_back(part.constant);
   switch (made.form) {
-    case Expression::Form::array: return constant_of(Value::array(std::move(items)), made.at);
-    case Expression::Form::set: return constant_of(Value::set(std::move(items)), made.at);
+    case Expression::Form::array:
+      return constant_of(Value::array(std::move(items)), made.at);
+    case Expression::Form::set:
+      return constant_of(Value::set(std::move(items)), made.at);
     case Expression::Form::object: {
       std::vector<Member> members;
       for (std::size_t i = 0; i + 1 < items.size(); i += 2) members.push_back({items[i], items[i + 1]});
@@ -58,7 +61,8 @@ Expression folded(Expression made) {
       if (object.size() != written) return made;  // a key twice: found when it is evaluated
       return constant_of(std::move(object), made.at);
     }
-    default: return made;
+    default:
+      return made;
   }
 }
 
@@ -100,7 +104,8 @@ bool Codegen::has_free(const Term& term) const {
   }
   if (is_closure(term)) return false;
   if (hoisted_.contains(&term)) return false;
-  return std::any_of(term.parts.begin() + (term.form == TermForm::call ? 1 : 0), term.parts.end(), [&](const Term& part) { return has_free(part); });
+  return std::any_of(term.parts.begin() + (term.form == TermForm::call ? 1 : 0), term.parts.end(),
+                     [&](const Term& part) { return has_free(part); });
 }
 
 bool Codegen::ground(const Term& term, bool report) {
@@ -167,7 +172,8 @@ bool Codegen::hoist(const Term& term, Plan& plan) {
 /// A part of a path: a variable or a pattern of variables gets its values from it; all else must have one.
 bool Codegen::path_ready(const Term& part) {
   if (part.is_variable()) return true;
-  if (part.form == TermForm::array) return std::all_of(part.parts.begin(), part.parts.end(), [&](const Term& item) { return path_ready(item); });
+  if (part.form == TermForm::array)
+    return std::all_of(part.parts.begin(), part.parts.end(), [&](const Term& item) { return path_ready(item); });
   if (part.form == TermForm::object) {
     for (std::size_t i = 0; i < part.parts.size(); ++i) {
       if (i % 2 == 0 ? !ground(part.parts[i]) : !path_ready(part.parts[i])) return false;
@@ -231,7 +237,8 @@ Pattern Codegen::pattern(const Term& term) {
 Expression Codegen::value(const Term& term) {
   if (const auto found = hoisted_.find(&term); found != hoisted_.end()) return slot_of(found->second, term.at);
   switch (term.form) {
-    case TermForm::scalar: return constant_of(term.scalar, term.at);
+    case TermForm::scalar:
+      return constant_of(term.scalar, term.at);
     case TermForm::variable: {
       if (const auto* variable = find(term.name)) return slot_of(variable->slot, term.at);
       Expression made;
@@ -241,25 +248,33 @@ Expression Codegen::value(const Term& term) {
       if (term.name == "data") asks_below(root_);
       return made;
     }
-    case TermForm::reference: return reference(term);
-    case TermForm::call: return call(term);
+    case TermForm::reference:
+      return reference(term);
+    case TermForm::call:
+      return call(term);
     case TermForm::array_comprehension:
     case TermForm::set_comprehension:
-    case TermForm::object_comprehension: return comprehension(term);
-    case TermForm::interpolation: return printed(term);
+    case TermForm::object_comprehension:
+      return comprehension(term);
+    case TermForm::interpolation:
+      return printed(term);
     case TermForm::array:
     case TermForm::set:
-    case TermForm::object: break;
+    case TermForm::object:
+      break;
   }
   Expression made;
   made.at = term.at;
-  made.form = term.form == TermForm::array ? Expression::Form::array : term.form == TermForm::set ? Expression::Form::set : Expression::Form::object;
+  made.form = term.form == TermForm::array ? Expression::Form::array
+              : term.form == TermForm::set ? Expression::Form::set
+                                           : Expression::Form::object;
   for (const auto& part : term.parts) made.parts.push_back(value(part));
   return folded(std::move(made));
 }
 
 Expression Codegen::reference(const Term& term) {
   asks(term);
+  check_reference(term);
   std::size_t used = 1;
   Expression made;
   made.at = term.at;
@@ -326,6 +341,7 @@ Expression Codegen::call(const Term& term) {
   made.group = callee.group;
   made.form = callee.builtin != nullptr ? Expression::Form::builtin : Expression::Form::function;
   if (callee.group != nullptr) asked.insert(callee.group);
+  if (callee.builtin != nullptr) check_arguments(term, *callee.builtin);
   if (callee.builtin != nullptr) {
     const auto name = callee.builtin->name;
     if (const auto how = comparison_of(name)) {
@@ -389,6 +405,10 @@ Expression Codegen::comprehension(const Term& term) {
   for (const auto& part : term.parts) ok = ok && settle(part, plan);
   if (ok) {
     for (const auto& part : term.parts) made.parts.push_back(value(part));
+    const Type item = type_of(term.parts[0]);
+    comprehended_.insert_or_assign(&term, term.form == TermForm::array_comprehension ? types::array_of(item)
+                                          : term.form == TermForm::set_comprehension ? types::set_of(item)
+                                                                                     : types::object_of(item, type_of(term.parts[1])));
   } else {
     broken_ = true;
   }

@@ -132,7 +132,7 @@ void add_clause(RuleGroup& group, const Rule& rule, std::unique_ptr<Clause> clau
 
 }  // namespace
 
-std::variant<std::unique_ptr<Program>, Errors> compile(const std::vector<Module>& modules) {
+std::variant<std::unique_ptr<Program>, Errors> compile(const std::vector<Module>& modules, bool pure) {
   auto program = std::make_unique<Program>();
   Errors errors;
   const auto failed = [&] {
@@ -147,9 +147,10 @@ std::variant<std::unique_ptr<Program>, Errors> compile(const std::vector<Module>
   resolved.reserve(placed.size());
   for (const auto& one : placed) resolved.push_back(Resolver(*one.globals, one.module->file, one.module->strict, errors).rule(*one.rule));
   if (failed()) return errors;
-  for (std::size_t i = 0; i < placed.size(); ++i) CallCheck(program->root, placed[i].module->file, errors).rule(resolved[i]);
+  for (std::size_t i = 0; i < placed.size(); ++i) CallCheck(program->root, placed[i].module->file, pure, errors).rule(resolved[i]);
   if (failed()) return errors;
   Asks asks;
+  Errors type_errors;
   for (std::size_t i = 0; i < placed.size(); ++i) {
     auto& group = *placed[i].group;
     std::unique_ptr<Clause> first;
@@ -157,31 +158,36 @@ std::variant<std::unique_ptr<Program>, Errors> compile(const std::vector<Module>
     auto& file = *program->files.emplace_back(std::make_unique<std::string>(placed[i].module->file));
     for (const Rule* rule = &resolved[i]; rule != nullptr; rule = rule->otherwise.get()) {
       std::vector<Term> keys;
-      if (rule->name.form == TermForm::reference) keys.assign(rule->name.parts.begin() + static_cast<std::ptrdiff_t>(placed[i].fixed), rule->name.parts.end());
+      if (rule->name.form == TermForm::reference)
+        keys.assign(rule->name.parts.begin() + static_cast<std::ptrdiff_t>(placed[i].fixed), rule->name.parts.end());
       Codegen codegen(program->root, placed[i].module->file, errors);
       *slot = codegen.clause(*rule, keys);
       (*slot)->file = &file;
       asks[&group].insert(codegen.asked.begin(), codegen.asked.end());
       slot = &(*slot)->otherwise;
+      type_errors.insert(type_errors.end(), codegen.type_errors.begin(), codegen.type_errors.end());
     }
     add_clause(group, resolved[i], std::move(first));
   }
   if (failed()) return errors;
   check_recursion(*program, asks, errors);
   if (failed()) return errors;
+  errors = std::move(type_errors);
+  if (failed()) return errors;
   return program;
 }
 
-std::variant<Query, Errors> compile_query(const Program& program, const Body& body) {
+std::variant<Query, Errors> compile_query(const Program& program, const Body& body, bool pure) {
   Errors errors;
   const Globals globals;
-  const Body resolved = Resolver(globals, "", true, errors).query(body);
+  const Body resolved = Resolver(globals, "", false, errors).query(body);
   if (!errors.empty()) return errors;
-  CallCheck(program.root, "", errors).body(resolved);
+  CallCheck(program.root, "", pure, errors).body(resolved);
   if (!errors.empty()) return errors;
   Codegen codegen(program.root, "", errors);
   Query query = codegen.query(resolved);
   if (!errors.empty()) return errors;
+  if (!codegen.type_errors.empty()) return codegen.type_errors;
   return query;
 }
 

@@ -15,12 +15,12 @@ inline constexpr std::size_t kMaxSourceBytes = 1U << 20;
 
 enum class TokenKind : std::uint8_t {
   end,
-  name,      ///< Identifier or keyword.
+  name,  ///< Identifier or keyword.
   number,
-  string,    ///< Quoted or raw; text holds what it means.
-  pattern,   ///< String with holes, `$"..{term}.."`; pieces hold what it means.
+  string,   ///< Quoted or raw; text holds what it means.
+  pattern,  ///< String with holes, `$"..{term}.."`; pieces hold what it means.
   punctuation,
-  broken     ///< What no token can be; text says why.
+  broken  ///< What no token can be; text says why.
 };
 
 /// A part of a string with holes: text that means itself, or the source of a term and where it stands.
@@ -38,8 +38,8 @@ struct Token {
   Position at;
   std::size_t begin = 0;  ///< Byte offsets in the source.
   std::size_t end = 0;
-  std::uint32_t end_row = 0;   ///< Row of the last byte: a raw string may span rows.
-  bool after_space = false;    ///< White space or a comment stands before it.
+  std::uint32_t end_row = 0;  ///< Row of the last byte: a raw string may span rows.
+  bool after_space = false;   ///< White space or a comment stands before it.
 
   [[nodiscard]] bool is(std::string_view mark) const { return kind == TokenKind::punctuation && text == mark; }
   [[nodiscard]] bool is_name(std::string_view word) const { return kind == TokenKind::name && text == word; }

@@ -159,7 +159,8 @@ Machine::Flow Machine::scan_data(const Step& step, Value* frame, Take take) {
   return walk(node, node->group ? nullptr : base_of(*node), nullptr, step.path, frame, take);
 }
 
-Machine::Flow Machine::walk(const Node* node, const Value* base, const Replaced* replaced, std::span<const Pattern> path, Value* frame, Take take) {
+Machine::Flow Machine::walk(const Node* node, const Value* base, const Replaced* replaced, std::span<const Pattern> path, Value* frame,
+                            Take take) {
   const auto lost = [&] { return failed_ ? Flow::stop : Flow::on; };
   if (replaced != nullptr && replaced->value.is_defined()) return scan_value(replaced->value, path, frame, take);
   if ((node != nullptr && node->group) || path.empty()) {

@@ -52,10 +52,17 @@ Value Machine::rule(const RuleGroup& group) {
   }
   Value made;
   switch (group.form) {
-    case RuleGroup::Form::complete: made = complete(group); break;
-    case RuleGroup::Form::set: made = partial_set(group); break;
-    case RuleGroup::Form::object: made = partial_object(group); break;
-    case RuleGroup::Form::function: break;
+    case RuleGroup::Form::complete:
+      made = complete(group);
+      break;
+    case RuleGroup::Form::set:
+      made = partial_set(group);
+      break;
+    case RuleGroup::Form::object:
+      made = partial_object(group);
+      break;
+    case RuleGroup::Form::function:
+      break;
   }
   --depth_;
   if (failed_) return {};

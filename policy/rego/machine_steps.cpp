@@ -42,11 +42,14 @@ Machine::Flow Machine::steps(const Plan& plan, std::size_t from, Value* frame, S
       case Step::Form::every:
         if (!holds_for_every(step, frame)) return lost();
         break;
-      case Step::Form::fail: return lost();
-      case Step::Form::relate: return relate(step, frame, go_on);
-      case Step::Form::with: return with(step, frame, [&] { return steps(plan, i + 1, frame, sink); });
+      case Step::Form::fail:
+        return lost();
+      case Step::Form::relate:
+        return relate(step, frame, go_on);
+      case Step::Form::with:
+        return with(step, frame, [&] { return steps(plan, i + 1, frame, sink); });
       case Step::Form::scan: {
-        if (step.expression.form == Expression::Form::data) return scan_data(step, frame, go_on);
+        if (step.expression.form == Expression::Form::data && step.expression.parts.empty()) return scan_data(step, frame, go_on);
         Value hold;
         const Value* base = peek(step.expression, frame, hold);
         if (base == nullptr) return lost();
@@ -69,8 +72,11 @@ bool Machine::answers(const Plan& plan, Value* frame) {
 
 bool Machine::match(const Pattern& pattern, const Value& given, Value* frame) {
   switch (pattern.form) {
-    case Pattern::Form::ignore: return true;
-    case Pattern::Form::bind: frame[pattern.slot] = given; return true;
+    case Pattern::Form::ignore:
+      return true;
+    case Pattern::Form::bind:
+      frame[pattern.slot] = given;
+      return true;
     case Pattern::Form::equal: {
       Value hold;
       const Value* wanted = peek(pattern.expression, frame, hold);

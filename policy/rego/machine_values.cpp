@@ -13,9 +13,12 @@ using openshell::policy::text::cat;
 
 const Value* Machine::peek(const Expression& expression, Value* frame, Value& hold) {
   switch (expression.form) {
-    case Expression::Form::constant: return &expression.constant;
-    case Expression::Form::slot: return &frame[expression.slot];
-    case Expression::Form::input: return world_->input.is_defined() ? &world_->input : nullptr;
+    case Expression::Form::constant:
+      return &expression.constant;
+    case Expression::Form::slot:
+      return &frame[expression.slot];
+    case Expression::Form::input:
+      return world_->input.is_defined() ? &world_->input : nullptr;
     case Expression::Form::lookup: {
       const Value* base = peek(expression.parts[0], frame, hold);
       return base == nullptr ? nullptr : looked_up(expression, 1, base, frame, hold);
@@ -52,13 +55,17 @@ Value Machine::value(const Expression& expression, Value* frame) {
 
 Value Machine::computed(const Expression& expression, Value* frame) {
   switch (expression.form) {
-    case Expression::Form::data: return data_value(expression, frame);
+    case Expression::Form::data:
+      return data_value(expression, frame);
     case Expression::Form::array:
     case Expression::Form::set:
-    case Expression::Form::object: return collection(expression, frame);
-    case Expression::Form::compare: return compare(expression, frame);
+    case Expression::Form::object:
+      return collection(expression, frame);
+    case Expression::Form::compare:
+      return compare(expression, frame);
     case Expression::Form::member:
-    case Expression::Form::member_at: return member(expression, frame);
+    case Expression::Form::member_at:
+      return member(expression, frame);
     case Expression::Form::add:
     case Expression::Form::subtract: {
       if (!world_->mocks.empty()) return builtin_call(expression, frame);
@@ -77,7 +84,8 @@ Value Machine::computed(const Expression& expression, Value* frame) {
       const Value both[] = {*left, *right};
       return call_builtin(*expression.builtin, both, expression.at);
     }
-    case Expression::Form::builtin: return builtin_call(expression, frame);
+    case Expression::Form::builtin:
+      return builtin_call(expression, frame);
     case Expression::Form::function: {
       absl::InlinedVector<Value, 6> arguments(expression.parts.size());
       if (!this->arguments(expression, frame, arguments.data())) return {};
@@ -85,10 +93,14 @@ Value Machine::computed(const Expression& expression, Value* frame) {
     }
     case Expression::Form::array_comprehension:
     case Expression::Form::set_comprehension:
-    case Expression::Form::object_comprehension: return comprehension(expression, frame);
-    case Expression::Form::interpolation: return interpolated(expression, frame);
-    case Expression::Form::print: return printed(expression, frame);
-    default: return {};
+    case Expression::Form::object_comprehension:
+      return comprehension(expression, frame);
+    case Expression::Form::interpolation:
+      return interpolated(expression, frame);
+    case Expression::Form::print:
+      return printed(expression, frame);
+    default:
+      return {};
   }
 }
 
@@ -99,12 +111,18 @@ Value Machine::compare(const Expression& expression, Value* frame) {
   const Value* right = left == nullptr ? nullptr : peek(expression.parts[1], frame, right_hold);
   if (right == nullptr) return {};
   switch (expression.comparison) {
-    case Expression::Comparison::equal: return Value::boolean(*left == *right);
-    case Expression::Comparison::not_equal: return Value::boolean(!(*left == *right));
-    case Expression::Comparison::less: return Value::boolean(Value::compare(*left, *right) < 0);
-    case Expression::Comparison::at_most: return Value::boolean(Value::compare(*left, *right) <= 0);
-    case Expression::Comparison::greater: return Value::boolean(Value::compare(*left, *right) > 0);
-    case Expression::Comparison::at_least: return Value::boolean(Value::compare(*left, *right) >= 0);
+    case Expression::Comparison::equal:
+      return Value::boolean(*left == *right);
+    case Expression::Comparison::not_equal:
+      return Value::boolean(!(*left == *right));
+    case Expression::Comparison::less:
+      return Value::boolean(Value::compare(*left, *right) < 0);
+    case Expression::Comparison::at_most:
+      return Value::boolean(Value::compare(*left, *right) <= 0);
+    case Expression::Comparison::greater:
+      return Value::boolean(Value::compare(*left, *right) > 0);
+    case Expression::Comparison::at_least:
+      return Value::boolean(Value::compare(*left, *right) >= 0);
   }
   return {};
 }

@@ -88,7 +88,7 @@ std::string shortest(long double value) {
   std::snprintf(buffer, sizeof buffer, "%.*Le", digits - 1, value);
   const std::string spelled = buffer;
   const long exponent = std::strtol(spelled.c_str() + spelled.find('e') + 1, nullptr, 10);
-  if (exponent < -4 || exponent >= 21) return spelled;
+  if (exponent < -4 || exponent >= 6) return spelled;
   std::snprintf(buffer, sizeof buffer, "%.*Lf", static_cast<int>(std::max(0L, digits - 1 - exponent)), value);
   return buffer;
 }
@@ -149,6 +149,7 @@ Value Number::from(const BigInteger& integer) {
 Value Number::from(long double value) {
   if (!std::isfinite(value)) return {};
   if (std::fabs(value) < 9.2e18L && value == std::trunc(value)) return Value::integer(static_cast<std::int64_t>(value));
+  if (value == std::trunc(value)) return from(BigInteger(value));
   return parse(shortest(value));
 }
 

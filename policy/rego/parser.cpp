@@ -74,15 +74,20 @@ std::nullopt_t Parser::fail(std::string message) { return fail_at(now().at, std:
 
 std::nullopt_t Parser::unexpected() {
   switch (now().kind) {
-    case TokenKind::broken: return fail(now().text);
-    case TokenKind::end: return fail("unexpected eof token");
+    case TokenKind::broken:
+      return fail(now().text);
+    case TokenKind::end:
+      return fail("unexpected eof token");
     case TokenKind::name:
       if (is_reserved(now())) return fail(cat("unexpected ", now().text, " keyword"));
       return fail(cat("unexpected identifier token: ", now().text));
-    case TokenKind::number: return fail("unexpected number token");
+    case TokenKind::number:
+      return fail("unexpected number token");
     case TokenKind::string:
-    case TokenKind::pattern: return fail("unexpected string token");
-    case TokenKind::punctuation: return fail(cat("unexpected ", now().text, " token"));
+    case TokenKind::pattern:
+      return fail("unexpected string token");
+    case TokenKind::punctuation:
+      return fail(cat("unexpected ", now().text, " token"));
   }
   return std::nullopt;
 }

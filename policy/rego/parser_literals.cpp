@@ -18,7 +18,7 @@ std::optional<Body> Parser::body(std::string_view close) {
       if (at_end()) return made;
       continue;
     }
-    if (now().at.row == before().end_row) return unexpected();
+    if (!close.empty() && now().at.row == before().end_row) return unexpected();
   }
 }
 

@@ -272,7 +272,11 @@ bool Parser::check_constant(const Term& term) {
     case TermForm::reference:
     case TermForm::call:
     case TermForm::interpolation:
-      fail_at(term.at, text::cat("illegal default rule (value cannot contain ", term.form == TermForm::call ? "call" : term.is_variable() ? "var" : "ref", ")"));
+      fail_at(term.at, text::cat("illegal default rule (value cannot contain ",
+                                 term.form == TermForm::call ? "call"
+                                 : term.is_variable()        ? "var"
+                                                             : "ref",
+                                 ")"));
       return false;
     case TermForm::array:
     case TermForm::set:
@@ -281,7 +285,8 @@ bool Parser::check_constant(const Term& term) {
         if (!check_constant(part)) return false;
       }
       return true;
-    default: return true;
+    default:
+      return true;
   }
 }
 

@@ -111,7 +111,8 @@ std::optional<Term> Parser::simple() {
   const Token& token = now();
   const Position at = token.at;
   switch (token.kind) {
-    case TokenKind::name: return named();
+    case TokenKind::name:
+      return named();
     case TokenKind::number: {
       Value value = Number::parse(token.text[0] == '.' ? text::cat("0", token.text) : token.text);
       if (!value.is_defined()) return fail("illegal number format");
@@ -123,7 +124,8 @@ std::optional<Term> Parser::simple() {
       next();
       return term;
     }
-    case TokenKind::pattern: return pattern();
+    case TokenKind::pattern:
+      return pattern();
     case TokenKind::punctuation:
       if (token.is("[")) return bracketed();
       if (token.is("{")) return braced();
@@ -135,7 +137,8 @@ std::optional<Term> Parser::simple() {
         return inner;
       }
       break;
-    default: break;
+    default:
+      break;
   }
   return unexpected();
 }

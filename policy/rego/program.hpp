@@ -1,7 +1,7 @@
 // A compiled policy: names resolved, bodies ordered, every variable a place in a frame.
 //
-// In an ordered body it is known where each variable gets its value, so evaluation needs neither environments nor an undo list: a statement that
-// is tried again overwrites what it gave before.
+// In an ordered body it is known where each variable gets its value, so evaluation needs neither environments nor an undo list: a statement
+// that is tried again overwrites what it gave before.
 //
 // Programs hold values, whose counts are not atomic: a program belongs to one thread at a time.
 #pragma once
@@ -31,19 +31,19 @@ struct Expression {
   enum class Form : std::uint8_t {
     constant,
     slot,
-    input,       ///< The input document.
-    data,        ///< node/group and parts: see DataPath
-    lookup,      ///< parts: base, then keys
-    array,       ///< parts
-    set,         ///< parts
-    object,      ///< parts: key, value ...
-    builtin,     ///< parts: arguments
-    function,    ///< parts: arguments
-    compare,     ///< parts: two; comparison says how
-    add,         ///< parts: two
-    subtract,    ///< parts: two
-    member,      ///< parts: element, collection
-    member_at,   ///< parts: key, element, collection
+    input,                 ///< The input document.
+    data,                  ///< node/group and parts: see DataPath
+    lookup,                ///< parts: base, then keys
+    array,                 ///< parts
+    set,                   ///< parts
+    object,                ///< parts: key, value ...
+    builtin,               ///< parts: arguments
+    function,              ///< parts: arguments
+    compare,               ///< parts: two; comparison says how
+    add,                   ///< parts: two
+    subtract,              ///< parts: two
+    member,                ///< parts: element, collection
+    member_at,             ///< parts: key, element, collection
     array_comprehension,   ///< plan, parts: item
     set_comprehension,     ///< plan, parts: item
     object_comprehension,  ///< plan, parts: key, value
@@ -59,9 +59,9 @@ struct Expression {
   Value constant;
   std::vector<Expression> parts;
   const Builtin* builtin = nullptr;
-  RuleGroup* group = nullptr;          ///< function: what is called; data: the rules that the path ends in, if any.
-  const Node* node = nullptr;          ///< data: the last node of the rule tree on the path.
-  std::uint32_t depth = 0;             ///< data: how many parts lead to `node`.
+  RuleGroup* group = nullptr;  ///< function: what is called; data: the rules that the path ends in, if any.
+  const Node* node = nullptr;  ///< data: the last node of the rule tree on the path.
+  std::uint32_t depth = 0;     ///< data: how many parts lead to `node`.
   std::shared_ptr<const Plan> plan;
 };
 
@@ -70,15 +70,15 @@ struct Pattern {
   enum class Form : std::uint8_t { ignore, bind, equal, array, object };
   Form form = Form::ignore;
   Slot slot = 0;
-  Expression expression;             ///< equal
-  std::vector<Expression> keys;      ///< object
-  std::vector<Pattern> items;        ///< array, object
+  Expression expression;         ///< equal
+  std::vector<Expression> keys;  ///< object
+  std::vector<Pattern> items;    ///< array, object
 };
 
 struct Override {
   enum class Form : std::uint8_t { input, data, function };
   Form form = Form::input;
-  std::vector<Value> path;           ///< input, data: below the root.
+  std::vector<Value> path;  ///< input, data: below the root.
   Expression value;
   const Builtin* builtin = nullptr;  ///< function: what is replaced ...
   RuleGroup* group = nullptr;
@@ -115,12 +115,12 @@ struct Clause {
   Position at;
   const std::string* file = nullptr;
   Slot slots = 0;
-  std::vector<Pattern> arguments;   ///< Of a function.
+  std::vector<Pattern> arguments;  ///< Of a function.
   Plan plan;
-  std::vector<Expression> keys;     ///< Where in a partial document the value goes.
-  Expression value;                 ///< Or the element of a set.
+  std::vector<Expression> keys;  ///< Where in a partial document the value goes.
+  Expression value;              ///< Or the element of a set.
   bool is_set = false;
-  bool constant = false;            ///< The value is the same for all answers of the body.
+  bool constant = false;  ///< The value is the same for all answers of the body.
   std::unique_ptr<Clause> otherwise;
 };
 
@@ -129,7 +129,7 @@ struct RuleGroup {
   enum class Form : std::uint8_t { complete, set, object, function };
   Form form = Form::complete;
   std::uint32_t index = 0;
-  std::string name;                 ///< `data.package.rule`
+  std::string name;  ///< `data.package.rule`
   std::size_t arity = 0;
   std::vector<std::unique_ptr<Clause>> clauses;
   std::unique_ptr<Clause> fallback;  ///< The default.
@@ -144,9 +144,9 @@ struct Node {
   const Node* parent = nullptr;
   std::map<std::string, std::unique_ptr<Node>, std::less<>> children;
   std::unique_ptr<RuleGroup> group;
-  bool has_documents = false;       ///< Some rule that is no function stands here or below.
+  bool has_documents = false;  ///< Some rule that is no function stands here or below.
   bool is_package = false;
-  std::string file;                 ///< Of the first module of the package.
+  std::string file;  ///< Of the first module of the package.
   Position at;
 
   [[nodiscard]] const Node* child(std::string_view name) const {
@@ -159,7 +159,8 @@ struct Node {
 struct Query {
   Slot slots = 0;
   Plan plan;
-  std::vector<Slot> expressions;                        ///< Slot of each expression's value; kTrue where it has none.
+  std::vector<Slot> expressions;     ///< Slot of each expression's value; kTrue where it has none.
+  std::vector<std::size_t> sources;  ///< Which of the written expressions (without `some`) each is.
   std::vector<std::pair<std::string, Slot>> bindings;
   static constexpr Slot kTrue = UINT32_MAX;
 };

@@ -57,6 +57,7 @@ Term Resolver::variable(const Term& term) {
   }
   if (const auto* local = find_local(term.name)) {
     made.name = *local;
+    used_.insert(made.name);
     return made;
   }
   if (const auto* path = find_global(term.name)) return global(*path, term.at);
@@ -74,10 +75,18 @@ Term Resolver::declare(const Term& term, Seen how) {
   auto& names = scopes_.back().names;
   if (const auto found = names.find(term.name); found != names.end()) {
     switch (found->second.first) {
-      case Seen::used: error(term.at, cat("var ", term.name, " referenced above")); break;
-      case Seen::assigned: error(term.at, cat("var ", term.name, " assigned above")); break;
-      case Seen::declared: error(term.at, cat("var ", term.name, " declared above")); break;
-      case Seen::argument: error(term.at, cat("arg ", term.name, " redeclared")); break;
+      case Seen::used:
+        error(term.at, cat("var ", term.name, " referenced above"));
+        break;
+      case Seen::assigned:
+        error(term.at, cat("var ", term.name, " assigned above"));
+        break;
+      case Seen::declared:
+        error(term.at, cat("var ", term.name, " declared above"));
+        break;
+      case Seen::argument:
+        error(term.at, cat("arg ", term.name, " redeclared"));
+        break;
     }
   }
   made.name = cat(term.name, "#", ++count_);
@@ -88,7 +97,8 @@ Term Resolver::declare(const Term& term, Seen how) {
 /// The left side of an assignment, and what stands before `in`: its variables are new.
 Term Resolver::pattern(const Term& term, Seen how) {
   switch (term.form) {
-    case TermForm::variable: return declare(term, how);
+    case TermForm::variable:
+      return declare(term, how);
     case TermForm::array: {
       Term made = term;
       for (auto& part : made.parts) part = pattern(part, how);
@@ -101,10 +111,15 @@ Term Resolver::pattern(const Term& term, Seen how) {
       }
       return made;
     }
-    case TermForm::scalar: return term;
+    case TermForm::scalar:
+      if (how == Seen::assigned) error(term.at, cat("cannot assign to ", kind_name(term.scalar.kind())));
+      return term;
     default:
       if (how == Seen::assigned) {
-        const char* what = term.form == TermForm::reference ? "ref" : term.form == TermForm::call ? "call" : term.form == TermForm::set ? "set" : "comprehension";
+        const char* what = term.form == TermForm::reference ? "ref"
+                           : term.form == TermForm::call    ? "call"
+                           : term.form == TermForm::set     ? "set"
+                                                            : "comprehension";
         error(term.at, cat("cannot assign to ", what));
       }
       return this->term(term);
@@ -163,24 +178,42 @@ Term Resolver::comprehension(const Term& term) {
 
 Term Resolver::term(const Term& term) {
   switch (term.form) {
-    case TermForm::scalar: return term;
-    case TermForm::variable: return variable(term);
-    case TermForm::reference: return reference(term);
-    case TermForm::call: return call(term);
+    case TermForm::scalar:
+      return term;
+    case TermForm::variable:
+      return variable(term);
+    case TermForm::reference:
+      return reference(term);
+    case TermForm::call:
+      return call(term);
+    case TermForm::interpolation:
+      for (const auto& part : term.parts) {
+        if (part.form == TermForm::array) check_wildcards(part);
+      }
+      break;
     case TermForm::array_comprehension:
     case TermForm::set_comprehension:
-    case TermForm::object_comprehension: return comprehension(term);
-    default: {
-      Term made = term;
-      for (auto& part : made.parts) part = this->term(part);
-      return made;
-    }
+    case TermForm::object_comprehension:
+      return comprehension(term);
+    default:
+      break;
   }
+  Term made = term;
+  for (auto& part : made.parts) part = this->term(part);
+  return made;
+}
+
+/// A hole of a string has one value: nothing in it may stand for many.
+void Resolver::check_wildcards(const Term& term) {
+  if (term.is_variable("_")) error(term.at, "var _ is undeclared");
+  for (const auto& part : term.parts) check_wildcards(part);
 }
 
 /// What `with` replaces: a document or a function; no variable is meant.
 Term Resolver::target(const Term& term) {
-  const std::string& name = term.is_variable() ? term.name : term.form == TermForm::reference && term.parts[0].is_variable() ? term.parts[0].name : "";
+  const std::string& name = term.is_variable()                                                ? term.name
+                            : term.form == TermForm::reference && term.parts[0].is_variable() ? term.parts[0].name
+                                                                                              : "";
   if (name == "input" || name == "data" || !globals_.paths.contains(name)) return term;
   Term made = global(globals_.paths.at(name), term.at);
   if (term.form != TermForm::reference) return made;
@@ -225,7 +258,9 @@ Expr Resolver::expr(const Expr& expr) {
     with.value = term(with.value);
   }
   switch (expr.form) {
-    case ExprForm::term: made.terms[0] = term(expr.terms[0]); break;
+    case ExprForm::term:
+      made.terms[0] = term(expr.terms[0]);
+      break;
     case ExprForm::unify:
       made.terms[0] = term(expr.terms[0]);
       made.terms[1] = term(expr.terms[1]);
@@ -253,15 +288,26 @@ Expr Resolver::expr(const Expr& expr) {
       made.body = std::make_shared<const Body>(body(*expr.body));
       scopes_.pop_back();
       scopes_.pop_back();
+      for (std::size_t i = 0; i + 1 < made.terms.size(); ++i) check_used(made.terms[i]);
       break;
     }
   }
   return made;
 }
 
+/// What `some` and `every` declare has to be used.
+void Resolver::check_used(const Term& variable) {
+  if (!variable.name.starts_with("_#") && !used_.contains(variable.name))
+    error(variable.at, cat("declared var ", written_name(variable.name), " unused"));
+}
+
 Body Resolver::body(const Body& body) {
   Body made;
-  for (const auto& one : body) made.push_back(expr(one));
+  for (const auto& one : body) {
+    made.push_back(expr(one));
+    if (one.form != ExprForm::some) continue;
+    for (const auto& variable : made.back().terms) declared_.push_back(variable);
+  }
   return made;
 }
 
@@ -270,6 +316,7 @@ Body Resolver::query(const Body& query) {
   collect_later(query);
   Body made = body(query);
   scopes_.clear();
+  for (const auto& variable : declared_) check_used(variable);
   return made;
 }
 
@@ -306,6 +353,8 @@ Rule Resolver::rule(const Rule& rule) {
     for (std::size_t i = 1; i < made.name.parts.size(); ++i) made.name.parts[i] = term(rule.name.parts[i]);
   }
   scopes_.clear();
+  for (const auto& variable : declared_) check_used(variable);
+  declared_.clear();
   if (rule.otherwise) made.otherwise = std::make_shared<const Rule>(this->rule(*rule.otherwise));
   return made;
 }

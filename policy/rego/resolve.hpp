@@ -52,6 +52,8 @@ class Resolver {
   Term global(const std::vector<std::string>& path, Position at) const;
   const std::vector<std::string>* find_global(const std::string& name) const;
   const std::string* find_local(const std::string& name) const;
+  void check_wildcards(const Term& term);
+  void check_used(const Term& variable);
   void collect_later(const Body& body);
   void error(Position at, std::string message);
 
@@ -61,6 +63,8 @@ class Resolver {
   Errors& errors_;
   std::vector<Scope> scopes_;
   unsigned count_ = 0;
+  absl::flat_hash_set<std::string> used_;  ///< Declared names that something refers to.
+  std::vector<Term> declared_;             ///< By `some` alone.
 };
 
 }  // namespace openshell::policy::rego

@@ -16,7 +16,9 @@ std::string path_text(const std::vector<std::string>& path) {
   return out;
 }
 
-std::string_view first_name(const Rule& rule) { return rule.name.is_variable() ? std::string_view(rule.name.name) : rule.name.parts[0].name; }
+std::string_view first_name(const Rule& rule) {
+  return rule.name.is_variable() ? std::string_view(rule.name.name) : rule.name.parts[0].name;
+}
 
 RuleGroup::Form form_of(const Rule& rule, bool has_keys) {
   if (rule.is_function) return RuleGroup::Form::function;
@@ -73,9 +75,11 @@ class Placer {
     if (group.form != form || group.arity != rule.arguments.size()) {
       const bool mixes = (group.form == RuleGroup::Form::object || form == RuleGroup::Form::object) && form != RuleGroup::Form::function &&
                          group.form != RuleGroup::Form::function && false;
-      if (!mixes && conflicting_.insert(&group).second) error(code::kType, module.file, rule.at, cat("conflicting rules ", group.name, " found"));
+      if (!mixes && conflicting_.insert(&group).second)
+        error(code::kType, module.file, rule.at, cat("conflicting rules ", group.name, " found"));
     }
-    if (rule.is_default && !defaults_.insert(&group).second) error(code::kType, module.file, rule.at, cat("multiple default rules ", group.name, " found"));
+    if (rule.is_default && !defaults_.insert(&group).second)
+      error(code::kType, module.file, rule.at, cat("multiple default rules ", group.name, " found"));
     return {&module, &globals, &rule, &group, fixed};
   }
 
@@ -101,7 +105,8 @@ class Placer {
 
   void check_group(const Node& node, const std::string& path) {
     if (node.is_package) {
-      error(code::kType, node.file, node.at, cat("package ", path, " conflicts with rule ", path, " defined at ", node.group->file, ":", node.group->at.row));
+      error(code::kType, node.file, node.at,
+            cat("package ", path, " conflicts with rule ", path, " defined at ", node.group->file, ":", node.group->at.row));
       return;
     }
     if (node.children.empty() || node.group->form == RuleGroup::Form::object) return;
@@ -111,7 +116,8 @@ class Placer {
       const Node* at = stack.back();
       stack.pop_back();
       if (at->is_package) {
-        error(code::kType, at->file, at->at, cat("package conflicts with rule ", path, " defined at ", node.group->file, ":", node.group->at.row));
+        error(code::kType, at->file, at->at,
+              cat("package conflicts with rule ", path, " defined at ", node.group->file, ":", node.group->at.row));
         return;
       }
       if (at->group) {
@@ -134,7 +140,8 @@ class Placer {
 
 }  // namespace
 
-std::vector<PlacedRule> place_rules(const std::vector<Module>& modules, const std::vector<Globals>& globals, Program& program, Errors& errors) {
+std::vector<PlacedRule> place_rules(const std::vector<Module>& modules, const std::vector<Globals>& globals, Program& program,
+                                    Errors& errors) {
   Placer placer(program, errors);
   std::vector<PlacedRule> placed;
   for (const auto& module : modules) placer.package(module);
@@ -164,7 +171,8 @@ std::vector<Globals> names_of(const std::vector<Module>& modules, Errors& errors
       for (const auto& part : import.path) path.emplace_back(part.is_variable() ? std::string_view(part.name) : part.scalar.text());
       const std::string name = import.alias.empty() ? path.back() : import.alias;
       if (module.strict && !imported.insert(name).second) error(import.at, cat("import must not shadow import ", name));
-      if (module.strict && (import.alias == "input" || import.alias == "data")) error(import.at, cat("import must not shadow ", import.alias));
+      if (module.strict && (import.alias == "input" || import.alias == "data"))
+        error(import.at, cat("import must not shadow ", import.alias));
       globals.paths[name] = path;
     }
     for (const auto& name : rules[path_text(module.package)]) {
@@ -175,7 +183,8 @@ std::vector<Globals> names_of(const std::vector<Module>& modules, Errors& errors
     }
     for (const auto& rule : module.rules) {
       const std::string name(first_name(rule));
-      if (module.strict && (name == "input" || name == "data")) error(rule.at, cat("rules must not shadow ", name, " (use a different rule name)"));
+      if (module.strict && (name == "input" || name == "data"))
+        error(rule.at, cat("rules must not shadow ", name, " (use a different rule name)"));
       if (imported.contains(name)) error(rule.at, cat("rule ", name, " conflicts with import"));
     }
     made.push_back(std::move(globals));

@@ -20,9 +20,11 @@ struct PlacedRule {
 };
 
 /// Makes nodes and groups. Errors of kind `rego_type_error`.
-std::vector<PlacedRule> place_rules(const std::vector<Module>& modules, const std::vector<Globals>& globals, Program& program, Errors& errors);
+std::vector<PlacedRule> place_rules(const std::vector<Module>& modules, const std::vector<Globals>& globals, Program& program,
+                                    Errors& errors);
 
-/// What the names of a module mean: its package's rules (of all modules of the package) and its imports. Errors of kind `rego_compile_error`.
+/// What the names of a module mean: its package's rules (of all modules of the package) and its imports. Errors of kind
+/// `rego_compile_error`.
 std::vector<Globals> names_of(const std::vector<Module>& modules, Errors& errors);
 
 }  // namespace openshell::policy::rego

@@ -135,6 +135,8 @@ bool may_overlap(const Type& a, const Type& b) {
     if (open.parts().empty() || fixed.form() != Form::tuple) return true;  // an empty array is of both
     return std::all_of(fixed.parts().begin(), fixed.parts().end(), [&](const Type& part) { return may_overlap(part, open.parts()[0]); });
   }
+  if (a.form() == Form::set && b.form() == Form::set && !a.parts().empty() && !b.parts().empty())
+    return may_overlap(a.parts()[0], b.parts()[0]);
   return a.form() == b.form();
 }
 

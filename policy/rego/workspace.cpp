@@ -46,7 +46,7 @@ absl::Status Workspace::add_data(const Value& document) {
 }
 
 Errors Workspace::compile() {
-  auto compiled = rego::compile(modules_);
+  auto compiled = rego::compile(modules_, pure_);
   if (auto* errors = std::get_if<Errors>(&compiled)) return std::move(*errors);
   program_ = std::get<std::unique_ptr<Program>>(std::move(compiled));
   return {};
@@ -55,7 +55,7 @@ Errors Workspace::compile() {
 std::variant<Query, Errors> Workspace::prepare(std::string_view text) const {
   auto body = parse_query(text, syntax_);
   if (const auto* error = std::get_if<Error>(&body)) return Errors{*error};
-  return compile_query(*program_, std::get<Body>(body));
+  return compile_query(*program_, std::get<Body>(body), pure_);
 }
 
 std::variant<std::vector<Answer>, Error> Workspace::ask(const Query& query, const Value& input, const QueryOptions& options) const {

@@ -30,7 +30,8 @@ struct QueryOptions {
 
 class Workspace {
  public:
-  explicit Workspace(Syntax syntax = Syntax::v1) : syntax_(syntax) {}
+  /// `pure`: a built-in that reads more than its arguments (the clock, random numbers, the network) is an unknown function.
+  explicit Workspace(Syntax syntax = Syntax::v1, bool pure = false) : syntax_(syntax), pure_(pure) {}
 
   std::optional<Error> add_module(std::string_view file, std::string_view source);
   /// Objects of several documents become one. INVALID_ARGUMENT where two give different values for the same place.
@@ -50,6 +51,7 @@ class Workspace {
 
  private:
   Syntax syntax_;
+  bool pure_;
   std::vector<Module> modules_;
   Value data_ = Value::sorted_object({});
   std::unique_ptr<Program> program_ = std::make_unique<Program>();

@@ -45,13 +45,18 @@ std::string indented(const Value& value) {
 }
 
 /// The shape people know: members in their usual order, not sorted.
-std::string answers_text(const std::vector<Answer>& answers, const Body& body, std::string_view source) {
+std::string answers_text(const std::vector<Answer>& answers, const Body& written, const std::vector<std::size_t>& order,
+                         std::string_view source) {
+  std::vector<const Expr*> body;
+  for (const auto& expr : written) {
+    if (expr.form != ExprForm::some) body.push_back(&expr);
+  }
   if (answers.empty()) return "{}";
   std::string out = "{\n  \"result\": [\n";
   for (const auto& answer : answers) {
     out += "    {\n      \"expressions\": [\n";
     for (std::size_t i = 0; i < answer.expressions.size(); ++i) {
-      const auto& expr = body[i];
+      const auto& expr = *body[order[i]];
       std::string value;
       append_indented(value, answer.expressions[i], 5);
       std::string text;
@@ -74,9 +79,10 @@ std::string answers_text(const std::vector<Answer>& answers, const Body& body, s
 
 std::string raw(const Value& value) { return value.is_string() ? std::string(value.text()) : to_json(value); }
 
-void show(const std::vector<Answer>& answers, const Body& body, std::string_view source, const std::string& format) {
+void show(const std::vector<Answer>& answers, const Body& body, const std::vector<std::size_t>& order, std::string_view source,
+          const std::string& format) {
   if (format == "json") {
-    std::cout << answers_text(answers, body, source) << '\n';
+    std::cout << answers_text(answers, body, order, source) << '\n';
   } else if (format == "values") {
     std::vector<Value> rows;
     for (const auto& answer : answers)
@@ -162,10 +168,12 @@ int evaluate(const Arguments& arguments) {
   options.limits.steps = UINT64_MAX;
   options.limits.elements = SIZE_MAX;
   options.print = [](std::string_view line) { std::cerr << line << '\n'; };
-  const auto answers = workspace.query(source, input, options);
-  if (const auto* errors = std::get_if<Errors>(&answers)) return show_errors(*errors, format);
+  const auto query = workspace.prepare(source);
+  if (const auto* errors = std::get_if<Errors>(&query)) return show_errors(*errors, format);
+  const auto answers = workspace.ask(std::get<Query>(query), input, options);
+  if (const auto* error = std::get_if<Error>(&answers)) return show_errors({*error}, format);
   const auto& found = std::get<std::vector<Answer>>(answers);
-  if (format != "discard") show(found, std::get<Body>(body), source, format);
+  if (format != "discard") show(found, std::get<Body>(body), std::get<Query>(query).sources, source, format);
   if (arguments.fail && found.empty()) return 1;
   if (arguments.fail_defined && !found.empty()) return 1;
   return 0;
