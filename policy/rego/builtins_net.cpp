@@ -233,11 +233,11 @@ void append_blocks(Range range, std::vector<Value>& out) {
 }
 
 BuiltinResult cidr_merge(QueryContext& context, Arguments a) {
-  if (!a[0].is_array() && !a[0].is_set()) return operand_error(1, "one of {set, array}", a[0]);
+  if (!a[0].is_array() && !a[0].is_set()) return failure("operand must be an array");
   if (auto status = context.charge(a[0].size()); !status.ok()) return status;
   std::vector<Range> ranges;
   for (const auto& item : a[0].items()) {
-    if (!item.is_string()) return operand_error(1, "string", item);
+    if (!item.is_string()) return failure("element must be string");
     const auto block = parse_mergeable(item.text());
     if (!block.ok()) return block.status();
     const bool bare = item.text().find('/') == std::string_view::npos;
