@@ -5,6 +5,7 @@ namespace openshell::policy::rego {
 namespace {
 
 BuiltinResult marshal(QueryContext& context, Arguments a) {
+  if (auto status = charge_whole(context, a[0]); !status.ok()) return status;
   std::string out;
   append_json(out, a[0], true);
   if (auto status = context.charge(out.size() / 256); !status.ok()) return status;
@@ -87,6 +88,7 @@ BuiltinResult marshal_with_options(QueryContext& context, Arguments a) {
   }
   if (!pretty_is_given) pretty = a[1].find("indent") != nullptr || a[1].find("prefix") != nullptr;
   if (!pretty) return marshal(context, a.first(1));
+  if (auto status = charge_whole(context, a[0]); !status.ok()) return status;
   const std::string line = to_json(a[0], true);
   if (auto status = context.room_for_text(line.size() + line.size() * (layout.indent.size() + layout.prefix.size())); !status.ok())
     return status;

@@ -15,7 +15,10 @@ std::string_view message_of(const absl::Status& status) { return {status.message
 
 /// A document as an object, or as the text of one.
 absl::StatusOr<Value> document_of(QueryContext& context, const Value& value) {
-  if (value.is_object()) return parse_json(to_json(value));
+  if (value.is_object()) {
+    if (auto status = charge_whole(context, value); !status.ok()) return status;
+    return parse_json(to_json(value));
+  }
   if (!value.is_string()) return failure("wrong type, expected string or object");
   if (auto status = context.charge(value.text().size() / 64); !status.ok()) return status;
   auto parsed = parse_json(value.text());

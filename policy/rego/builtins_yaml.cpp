@@ -417,6 +417,7 @@ class Writer {
 };
 
 BuiltinResult marshal(QueryContext& context, Arguments a) {
+  if (auto status = charge_whole(context, a[0]); !status.ok()) return status;
   // Through JSON: sets become arrays, keys become text.
   const auto plain = parse_json(to_json(a[0]));
   if (!plain.ok()) return plain.status();

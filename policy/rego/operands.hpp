@@ -61,6 +61,22 @@ inline std::size_t character_size(std::string_view text, std::size_t at) {
   return size;
 }
 
+/// Charges for every part of a value as often as it occurs: parts may be shared, so that what is written out can be much larger than what
+/// is held.
+inline absl::Status charge_whole(QueryContext& context, const Value& value) {
+  if (value.is_collection()) {
+    if (auto status = context.charge(1 + value.size() / 8); !status.ok()) return status;
+  }
+  for (const auto& item : value.items()) {
+    if (auto status = charge_whole(context, item); !status.ok()) return status;
+  }
+  for (const auto& member : value.members()) {
+    if (auto status = charge_whole(context, member.key); !status.ok()) return status;
+    if (auto status = charge_whole(context, member.value); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 inline std::string hex_text(std::string_view bytes) {
   static constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out;
