@@ -114,7 +114,7 @@ std::string shortest(double value) {
   std::snprintf(buffer, sizeof buffer, "%.*e", digits - 1, value);
   const std::string spelled = buffer;
   const int exponent = std::atoi(spelled.c_str() + spelled.find('e') + 1);
-  if (exponent < -4 || exponent >= 21) return spelled;
+  if (exponent < -4 || exponent >= 6) return spelled;
   std::snprintf(buffer, sizeof buffer, "%.*f", std::max(0, digits - 1 - exponent), value);
   return buffer;
 }
@@ -211,7 +211,7 @@ std::string shown(const Value& value, const Verb& verb) {
         return padded("U+" + digits, verb, false);
       }
       default:
-        return misfit(verb, value.is_small_integer() ? "int" : "big.Int", whole->str());
+        return misfit(verb, value.is_small_integer() ? "int64" : "big.Int", whole->str());
     }
   }
   const auto decimal = static_cast<double>(approximate(value));
@@ -288,7 +288,7 @@ BuiltinResult format_values(QueryContext& context, std::string_view format, std:
     } else if (verb.letter == 'T') {
       const Value& value = values[used++];
       out += padded(!value.is_number()         ? "string"
-                    : value.is_small_integer() ? "int"
+                    : value.is_small_integer() ? "int64"
                     : big_integer(value)       ? "*big.Int"
                                                : "float64",
                     verb, false);
@@ -305,7 +305,7 @@ BuiltinResult format_values(QueryContext& context, std::string_view format, std:
       const Value& value = values[i];
       out += cat(i == used ? "" : ", ",
                  !value.is_number()         ? "string"
-                 : value.is_small_integer() ? "int"
+                 : value.is_small_integer() ? "int64"
                  : big_integer(value)       ? "*big.Int"
                                             : "float64",
                  "=", shown(value, verb));

@@ -239,6 +239,8 @@ bool Codegen::test(const Term& term, Plan& plan, Position at) {
     }
   }
   if (!settle(term, plan)) return false;
+  if (term.form == TermForm::call && term.parts.size() == 3 && term.parts[0].is_variable("equal"))
+    check_match(term.parts[1], term.parts[2], at);
   Step step;
   step.form = Step::Form::test;
   step.at = at;
@@ -349,12 +351,14 @@ bool Codegen::unify(const Term& left, const Term& right, Plan& plan, Position at
   }
   for (const auto& [l, r] : pairs) one_pair(*l, *r, plan, at, true);
   if (!pairs.empty()) return false;
-  if (never) {
-    Step step;
-    step.form = Step::Form::fail;
-    step.at = at;
-    plan.push_back(std::move(step));
-  }
+  if (!never) return true;
+  const bool left_known = ground(left, true);
+  if (!ground(right, true) || !left_known) return false;
+  type_error(at, "match error: arrays of different lengths");
+  Step step;
+  step.form = Step::Form::fail;
+  step.at = at;
+  plan.push_back(std::move(step));
   return true;
 }
 

@@ -305,6 +305,8 @@ Expression Codegen::data(const Term& term, std::size_t& used) {
   made.node = node;
   made.group = node->group.get();
   made.depth = static_cast<std::uint32_t>(i - 1);
+  if (made.group != nullptr && made.group->form == RuleGroup::Form::function)
+    type_error(term.at, text::cat("function ", made.group->name, " used as reference, not called"));
   return made;
 }
 

@@ -29,13 +29,16 @@ Value with_members(const Value& object, std::map<Value, Value> over) {
   return Value::sorted_object(std::move(members));
 }
 
-/// Objects become one; of two other values the upper one stays.
-Value laid_over(const Value& under, const Value& over) {
-  if (!under.is_object() || !over.is_object()) return over.is_defined() ? over : under;
+/// Objects become one; `clash` where two other values stand at one place.
+Value laid_over(const Value& under, const Value& over, bool& clash) {
+  if (!under.is_object() || !over.is_object()) {
+    clash = clash || (under.is_defined() && over.is_defined() && !(under == over));
+    return over.is_defined() ? over : under;
+  }
   std::map<Value, Value> members;
   for (const auto& member : over.members()) {
     const Value* below = under.find(member.key);
-    members[member.key] = below == nullptr ? member.value : laid_over(*below, member.value);
+    members[member.key] = below == nullptr ? member.value : laid_over(*below, member.value, clash);
   }
   return with_members(under, std::move(members));
 }
@@ -64,7 +67,12 @@ Value Machine::document(const Node& node) {
     if (below.is_defined()) members[Value::string(key)] = below;
   }
   const Value children = with_members(Value::sorted_object({}), std::move(members));
-  Value made = own.is_defined() ? laid_over(own, children) : children;
+  bool clash = false;
+  Value made = own.is_defined() ? laid_over(own, children, clash) : children;
+  if (clash) {
+    fail(code::kConflict, group.at, "object keys must be unique");
+    return {};
+  }
   world_->nodes[&node] = made;
   return made;
 }

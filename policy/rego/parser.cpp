@@ -159,6 +159,8 @@ std::optional<Import> Parser::import(Module& module) {
     next();
     if (now().kind != TokenKind::name || is_reserved(now())) return unexpected();
     made.alias = now().text;
+    if (made.alias == "input" || made.alias == "data")
+      return fail(cat("unexpected import alias, must not be a reserved name, got: ", made.alias));
     next();
   }
   if ((root == "future" || root == "rego") && !apply_words(made, module)) return std::nullopt;
@@ -173,14 +175,7 @@ bool Parser::apply_words(const Import& import, Module& module) {
     return false;
   }
   if (import.path[0].name == "rego") {
-    if (import.path.size() != 2 || part(1) != "v1") {
-      fail_at(import.at, "invalid import, must be `rego.v1`");
-      return false;
-    }
-    if (syntax_ == Syntax::v0 && saw_future_) {
-      fail_at(import.at, "the `rego.v1` import implies `future.keywords`, these are therefore mutually exclusive");
-      return false;
-    }
+    if (import.path.size() != 2 || part(1) != "v1") return true;
     words_.all();
     words_.v1 = true;
     module.strict = true;
@@ -190,11 +185,6 @@ bool Parser::apply_words(const Import& import, Module& module) {
     fail_at(import.at, "invalid import, must be `future.keywords`");
     return false;
   }
-  if (syntax_ == Syntax::v0 && words_.v1) {
-    fail_at(import.at, "the `rego.v1` import implies `future.keywords`, these are therefore mutually exclusive");
-    return false;
-  }
-  saw_future_ = true;
   const auto word = part(2);
   if (word.empty()) {
     words_.all();
@@ -219,9 +209,7 @@ std::optional<Module> Parser::module() {
   made.strict = syntax_ == Syntax::v1;
   if (!package(made)) return std::nullopt;
   while (true) {
-    take(";");
     if (now().kind == TokenKind::end) return made;
-    if (now().at.row == before().end_row && !before().is(";")) return unexpected();
     if (keyword("import")) {
       auto found = import(made);
       if (!found) return std::nullopt;

@@ -14,10 +14,7 @@ std::optional<Body> Parser::body(std::string_view close) {
     if (!expr) return std::nullopt;
     made.push_back(*std::move(expr));
     if (at_end()) return made;
-    if (take(";")) {
-      if (at_end()) return made;
-      continue;
-    }
+    if (take(";")) continue;
     if (!close.empty() && now().at.row == before().end_row) return unexpected();
   }
 }

@@ -49,10 +49,6 @@ bool Parser::rules(Module& module) {
   const bool chained = !rule.otherwise && rule.has_body && braces;
   module.rules.push_back(rule);
   while (chained && now().is("{")) {
-    if (words_.v1) {
-      unexpected();
-      return false;
-    }
     Rule more = rule;
     more.at = now().at;
     more.body.clear();
@@ -65,8 +61,7 @@ bool Parser::rules(Module& module) {
 /// `name[key]` without a value is an element of a set in the older syntax.
 bool Parser::older_set(Rule& rule, bool uses_if) {
   if (rule.is_function || rule.name.form != TermForm::reference || uses_if) return true;
-  const bool bracket = older_key_;
-  if (!bracket) return true;
+  if (words_.v1 ? !older_key_ : rule.name.parts.size() != 2) return true;
   if (words_.v1) {
     fail_at(rule.at, rule.has_body ? "`if` keyword is required before rule body" : "`contains` keyword is required for partial set rules");
     return false;
@@ -238,10 +233,7 @@ bool Parser::default_rule(Module& module) {
     fail_at(rule.at, "default rules cannot be multi-value");
     return false;
   }
-  if (!rule.value) {
-    unexpected();
-    return false;
-  }
+  if (!rule.value) rule.value = true_term(rule.at);
   if (keyword("if") || now().is("{")) {
     unexpected();
     return false;

@@ -114,8 +114,7 @@ class Parser {
   Syntax syntax_;
   Words words_;
   int depth_ = 0;
-  bool limit_ = false;  ///< The error is a limit: no other reading of the text helps.
-  bool saw_future_ = false;
+  bool limit_ = false;      ///< The error is a limit: no other reading of the text helps.
   bool older_key_ = false;  ///< The last part of the head just read stands in brackets.
   std::optional<Error> error_;
   std::set<std::size_t> no_comprehension_;  ///< Tokens where one was tried in vain.

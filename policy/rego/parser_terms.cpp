@@ -103,7 +103,11 @@ std::optional<Term> Parser::primary() {
   if (too_deep()) return std::nullopt;
   const Level level(*this);
   auto term = simple();
-  if (!term || term->form == TermForm::scalar) return term;
+  if (!term) return term;
+  if (term->form == TermForm::scalar) {
+    if (term->is_string() && !now().after_space && (now().is("[") || now().is("."))) return fail("illegal ref (head cannot be string)");
+    return term;
+  }
   return continued(*std::move(term));
 }
 

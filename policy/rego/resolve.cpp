@@ -69,7 +69,7 @@ Term Resolver::variable(const Term& term) {
 Term Resolver::declare(const Term& term, Seen how) {
   Term made = term;
   if (term.name == "_") return variable(term);
-  if (strict_ && (term.name == "input" || term.name == "data")) {
+  if (strict_ && how != Seen::declared && (term.name == "input" || term.name == "data")) {
     error(term.at, cat("variables must not shadow ", term.name, " (use a different variable name)"));
   }
   auto& names = scopes_.back().names;

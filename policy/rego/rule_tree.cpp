@@ -104,7 +104,7 @@ class Placer {
   }
 
   void check_group(const Node& node, const std::string& path) {
-    if (node.is_package) {
+    if (node.is_package && node.group->form != RuleGroup::Form::object) {
       error(code::kType, node.file, node.at,
             cat("package ", path, " conflicts with rule ", path, " defined at ", node.group->file, ":", node.group->at.row));
       return;
@@ -171,8 +171,6 @@ std::vector<Globals> names_of(const std::vector<Module>& modules, Errors& errors
       for (const auto& part : import.path) path.emplace_back(part.is_variable() ? std::string_view(part.name) : part.scalar.text());
       const std::string name = import.alias.empty() ? path.back() : import.alias;
       if (module.strict && !imported.insert(name).second) error(import.at, cat("import must not shadow import ", name));
-      if (module.strict && (import.alias == "input" || import.alias == "data"))
-        error(import.at, cat("import must not shadow ", import.alias));
       globals.paths[name] = path;
     }
     for (const auto& name : rules[path_text(module.package)]) {
@@ -185,7 +183,6 @@ std::vector<Globals> names_of(const std::vector<Module>& modules, Errors& errors
       const std::string name(first_name(rule));
       if (module.strict && (name == "input" || name == "data"))
         error(rule.at, cat("rules must not shadow ", name, " (use a different rule name)"));
-      if (imported.contains(name)) error(rule.at, cat("rule ", name, " conflicts with import"));
     }
     made.push_back(std::move(globals));
   }
