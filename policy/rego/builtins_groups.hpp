@@ -10,7 +10,6 @@ const BuiltinTable& crypto_builtins();          ///< crypto.*
 const BuiltinTable& encoding_builtins();        ///< base64*, hex, uri, urlquery
 const BuiltinTable& glob_builtins();            ///< glob.*
 const BuiltinTable& graph_builtins();           ///< graph.*, walk
-const BuiltinTable& graphql_builtins();         ///< graphql.*
 const BuiltinTable& json_builtins();            ///< json.marshal to json.unmarshal
 const BuiltinTable& json_path_builtins();       ///< json.filter, json.remove, json.patch
 const BuiltinTable& json_schema_builtins();     ///< json.match_schema, json.verify_schema
