@@ -1,5 +1,5 @@
-#include "policy/arbiter.hpp"
 #include "policy/matcher.hpp"
+#include "policy/arbiter.hpp"
 
 #include <absl/container/flat_hash_map.h>
 #include <arpa/inet.h>

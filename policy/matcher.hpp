@@ -223,7 +223,7 @@ class Connection {
   std::shared_ptr<const Matcher> matcher_;
   absl::InlinedVector<const Endpoint*, 6> endpoints_;
   std::shared_ptr<const Arbitrated> arbitrated_;  // null: the compiled rules decide
-  const EndpointList* listed_ = nullptr;  // all of them, where the matcher has just this list; endpoints_ is empty then
+  const EndpointList* listed_ = nullptr;          // all of them, where the matcher has just this list; endpoints_ is empty then
 };
 
 struct MatcherOptions {

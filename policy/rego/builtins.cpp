@@ -1,8 +1,8 @@
 #include "policy/rego/builtins.hpp"
 #include "policy/rego/builtins_collections.hpp"
+#include "policy/rego/builtins_groups.hpp"
 #include "policy/rego/builtins_numbers.hpp"
 #include "policy/rego/builtins_objects.hpp"
-#include "policy/rego/builtins_groups.hpp"
 #include "policy/rego/builtins_operators.hpp"
 #include "policy/rego/builtins_strings.hpp"
 #include "policy/rego/builtins_types.hpp"
@@ -25,10 +25,11 @@ const Registry& registry() {
   static const Registry* const made = [] {
     auto* all = new Registry;
     for (const BuiltinTable* table : std::vector<const BuiltinTable*>{
-             &operator_builtins(), &number_builtins(), &collection_builtins(), &object_builtins(), &type_builtins(), &string_builtins(),
-             &context_builtins(), &crypto_builtins(), &encoding_builtins(), &glob_builtins(), &graph_builtins(),
-             &json_builtins(), &json_path_builtins(), &json_schema_builtins(), &jwt_builtins(), &name_builtins(), &net_builtins(), &regex_builtins(),
-             &regex_template_builtins(), &template_builtins(), &time_builtins(), &yaml_builtins()}) {
+             &operator_builtins(), &number_builtins(),  &collection_builtins(), &object_builtins(),         &type_builtins(),
+             &string_builtins(),   &context_builtins(), &crypto_builtins(),     &encoding_builtins(),       &glob_builtins(),
+             &graph_builtins(),    &json_builtins(),    &json_path_builtins(),  &json_schema_builtins(),    &jwt_builtins(),
+             &name_builtins(),     &net_builtins(),     &regex_builtins(),      &regex_template_builtins(), &template_builtins(),
+             &time_builtins(),     &yaml_builtins()}) {
       for (const auto& builtin : *table) {
         all->by_name.emplace(builtin.name, &builtin);
         all->sorted.push_back(&builtin);
