@@ -448,9 +448,13 @@ void Matcher::arbitrate(const Destination& destination, Connection& out) const {
   out.policy = answer.policy;
   out.reason = answer.reason;
   out.exact_declared_host = answer.exact_declared_host;
+  if (!out.allowed) return;
   out.endpoints_.assign(answer.endpoints.begin(), answer.endpoints.end());
-  out.inspection = Inspection::passthrough;
-  if (out.allowed && !out.endpoints_.empty()) out.settle_inspection(out.endpoints_.front());
+  if (out.endpoints_.empty()) {
+    out.inspection = Inspection::passthrough;
+  } else {
+    out.settle_inspection(out.endpoints_.front());
+  }
 }
 
 void Matcher::explain_denial(const Destination& destination, Connection& out) const {

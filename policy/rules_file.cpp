@@ -45,6 +45,8 @@ const Value* text_member(const Value& object, std::string_view key) {
   return found != nullptr && found->is_string() ? found : nullptr;
 }
 
+using Place = std::pair<std::string, std::uint32_t>;  ///< of an endpoint: key of its rule, index in it
+
 /// What became of one query: a value, nothing, or an error.
 struct Outcome {
   Value value;
@@ -91,10 +93,15 @@ class Rules {
     return {std::move(all.front().expressions.front()), {}};
   }
 
-  /// The place of an endpoint of the data that says just this.
-  [[nodiscard]] std::optional<std::pair<std::string, std::uint32_t>> place_of(const Value& endpoint) const {
+  /// The place of an endpoint of the data that says just this; the first one of several.
+  [[nodiscard]] std::optional<Place> place_of(const Value& endpoint) const {
     const auto found = places_.find(endpoint);
     return found == places_.end() ? std::nullopt : std::optional{found->second};
+  }
+  /// Whether the data says `endpoint` at that place.
+  [[nodiscard]] bool says(const Place& place, const Value& endpoint) const {
+    const auto found = endpoints_.find(place);
+    return found != endpoints_.end() && found->second == endpoint;
   }
 
   std::mutex& mutex() const { return mutex_; }
@@ -114,13 +121,18 @@ class Rules {
       const Value* endpoints = rule.find("endpoints");
       if (endpoints == nullptr) continue;
       std::uint32_t position = 0;
-      for (const auto& endpoint : endpoints->items()) places_.try_emplace(endpoint, std::string{key.text()}, position++);
+      for (const auto& endpoint : endpoints->items()) {
+        const Place place{std::string{key.text()}, position++};
+        places_.try_emplace(endpoint, place);
+        endpoints_.emplace(place, endpoint);
+      }
     }
   }
 
   rego::Workspace workspace_{rego::Syntax::v1, true};  // nothing that is not a function of its arguments
   std::map<std::string, rego::Query, std::less<>> queries_;
-  std::map<Value, std::pair<std::string, std::uint32_t>> places_;
+  std::map<Value, Place> places_;
+  std::map<Place, Value> endpoints_;
   mutable std::mutex mutex_;
 };
 
@@ -195,12 +207,32 @@ class RulesConnection final : public Arbitrated {
     allowed = true;
     policy = matched->text();
     exact_declared_host = exact->is_true();
-    return take_endpoints(matcher, *configs);
+    return take_endpoints(matcher, *configs, *object.find("matched_endpoints"));
   }
 
-  std::string take_endpoints(const Matcher& matcher, const Value& configs) {
+  /// Of endpoints that say the same, the one that the rules matched.
+  std::optional<Place> place_of(const Value& config, const Value& matched, std::vector<bool>& used) const {
+    std::size_t at = 0;
+    for (const auto& record : matched.items()) {
+      const std::size_t position = at++;
+      const Value* endpoint = record.find("endpoint");
+      const Value* name = record.find("policy_name");
+      const Value* index = record.find("endpoint_index");
+      if (used[position] || endpoint == nullptr || name == nullptr || index == nullptr || *endpoint != config) continue;
+      const auto number = index->as_integer();
+      if (!name->is_string() || !number || *number < 0 || *number > UINT32_MAX) continue;
+      Place place{std::string{name->text()}, static_cast<std::uint32_t>(*number)};
+      if (!rules_->says(place, config)) continue;
+      used[position] = true;
+      return place;
+    }
+    return rules_->place_of(config);
+  }
+
+  std::string take_endpoints(const Matcher& matcher, const Value& configs, const Value& matched) {
+    std::vector<bool> used(matched.size(), false);
     for (const auto& config : configs.items()) {
-      const auto place = rules_->place_of(config);
+      const auto place = place_of(config, matched, used);
       if (!place) return "endpoint_configs holds what is no endpoint of the data";
       const Endpoint* found = nullptr;
       for (const auto& endpoint : matcher.all_endpoints()) {

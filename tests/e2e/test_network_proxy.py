@@ -126,6 +126,24 @@ def test_requests_and_tunnels_are_judged_without_a_sandbox(proxy, servers):
     assert proxy.curl("https://other.test/")[1] == "000 403"
 
 
+def test_rules_of_ones_own_decide(data, servers, tmp_path):
+    """NP-07: the built-in rules as a file give the same verdicts; others give theirs; a file with a fault does not start."""
+    url = f"http://{ADDRESS}:{servers[0]}"
+    rules = pathlib.Path(__file__).parents[2] / "policy" / "rego" / "sandbox-policy.rego"
+    words = ["--listen=127.0.0.1:0", f"--policy-data={data}"]
+    same = Proxy(*words, f"--policy-rules={rules}")
+    assert same.curl(f"{url}/ok")[1] == "200 000" and same.curl(f"{url}/other")[1] == "403 000" and same.curl("http://other.test/")[1] == "403 000"
+    own = tmp_path / "own.rego"
+    own.write_text(rules.read_text().replace("default allow_request := false", 'default allow_request := false\n\nallow_request if input.request.path == "/special"'))
+    other = Proxy(*words, f"--policy-rules={own}")
+    assert other.curl(f"{url}/special") == ("GET /special -", "200 000") and other.curl(f"{url}/other")[1] == "403 000"
+    for proxy in (same, other):
+        assert proxy.end()[0] == 0
+    own.write_text("package openshell.sandbox\n\nallow_request := http.send({})\negress_authorization := {}\n")
+    ran = subprocess.run([SUPERVISOR, "--role=network-proxy", *words, f"--policy-rules={own}"], capture_output=True, text=True, timeout=20)
+    assert ran.returncode == 1 and f"{own}:3" in ran.stderr, ran.stderr
+
+
 def test_destinations_are_checked_as_in_a_sandbox(tmp_path, servers):
     """NP-09: no rule opens loopback or a metadata service."""
     data = policy(tmp_path / "data.yaml", *servers, more=f"""  wide:
