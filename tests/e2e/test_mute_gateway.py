@@ -17,7 +17,7 @@ NAME = "mute"
 @pytest.fixture(scope="module")
 def mute(scratch):
     """A gateway of its own with one sandbox that counts in a file, and that file."""
-    with running_gateway(scratch, "m") as gateway:
+    with running_gateway(scratch, "mute") as gateway:
         with gateway.client(timeout=20) as client:
             create_ready(client, NAME, spec=openshell_pb2.SandboxSpec(command=["sh", "-c", "while true; do echo tick >> /sandbox/ticks; sleep 0.1; done"]))
         ticks = next(gateway.state.glob("process-driver/sandboxes/*/workload/workspace")) / "ticks"
