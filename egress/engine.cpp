@@ -28,13 +28,6 @@ constexpr std::size_t kMaxExplaining = 64;        // denied opens that are being
 constexpr std::chrono::seconds kShutdownWait{2};  // for relays to end by themselves
 constexpr std::chrono::seconds kSweep{1};         // between two looks at the waits of all relays; shorter limits are a test's
 
-std::string_view rule_type_of(const OpenRefusal& refusal) {
-  if (refusal.event_stage == "ssrf" || refusal.group == "transparent_tcp_destination") return "ssrf";
-  if (refusal.group == "uninspected_credentials") return "credentials";
-  if (refusal.group == "tls_termination_unavailable") return "tls";
-  return "opa";
-}
-
 }  // namespace
 
 class Engine::Impl {
@@ -67,7 +60,6 @@ class Engine::Impl {
   void shutdown();
 
  private:
-  DenialId report(const Relay& relay, const OpenContext& context, const OpenRefusal& refusal);
   void start(std::shared_ptr<Relay> relay, bool explained);
   void ended(const std::shared_ptr<Relay>& relay);
   void sweep_later();
@@ -124,33 +116,6 @@ void Engine::Impl::publish(std::shared_ptr<const Generation> generation, absl::A
   if (done) done(report);
 }
 
-/// Log event, denial event and count of a denied open.
-DenialId Engine::Impl::report(const Relay& relay, const OpenContext& context, const OpenRefusal& refusal) {
-  const DenialId id{new_uuid()};
-  ++core_->counters.opens_denied;
-  auto event = relay.event(EventClass::kNetwork, Disposition::kDenied, Severity::kMedium);
-  event.denial_id = id;
-  event.rule_type = rule_type_of(refusal);
-  event.status_detail = refusal.detail;
-  event.message = fmt::format("Transparent TCP denied before relay: {}", refusal.reason);
-  core_->events->emit(std::move(event));
-  relay.count(true, refusal.group);
-  if (!refusal.event_stage.empty()) {
-    DenialEvent denial;
-    denial.id = id;
-    denial.at = std::chrono::system_clock::now();
-    denial.host = context.host;
-    denial.port = context.intent.port;
-    denial.binary = relay.binary.empty() ? "-" : relay.binary;
-    denial.ancestors = relay.ancestors;
-    denial.reason = refusal.reason;
-    denial.stage = refusal.event_stage;
-    core_->events->emit(std::move(denial));
-  }
-  if (refusal.kind == DenialKind::kPolicyDenied) relay.observe(EndpointResult::kPolicyDenied);
-  return id;
-}
-
 void Engine::Impl::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, absl::AnyInvocable<void(OpenDecision)> decided) {
   OpenContext context{*core_, intent, core_->current, OpenContext::Source::kLiteral, {}, {}, {}, {}, {}};
   const auto refusal = decide_open(context);
@@ -172,7 +137,7 @@ void Engine::Impl::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, a
     start(relay, false);
     return;
   }
-  const auto id = report(*relay, context, *refusal);
+  const auto id = relay->report_denied(*refusal, fmt::format("Transparent TCP denied before relay: {}", refusal->reason));
   const bool explain = refusal->explainable && context.generation && context.generation->denied_http == DeniedHttp::kExplain &&
                        core_->leaves.available() && core_->explaining < kMaxExplaining;
   if (!explain) {

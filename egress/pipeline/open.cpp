@@ -211,20 +211,8 @@ std::optional<OpenRefusal> check_destination(OpenContext& context) {
   return policy_denied("authorized endpoint did not match DNS correlation", false);
 }
 
-/// Whether what has to be inspected can be.
 std::optional<OpenRefusal> check_gates(OpenContext& context) {
-  if (is_own_service(context)) return std::nullopt;
-  if (context.connection.inspection != policy::Inspection::raw && !context.core.leaves.available()) {
-    return OpenRefusal{DenialKind::kPolicyDenied,     "TLS termination unavailable (CA initialization failed)",
-                       "tls_termination_unavailable", "connect-tls-termination-unavailable",
-                       "tls_termination_unavailable", false};
-  }
-  if (context.connection.uninspected_credential() != nullptr) {
-    return OpenRefusal{DenialKind::kPolicyDenied, "credentialed endpoint requires L7 inspection; raw tunnel is not explicitly allowed",
-                       "uninspected_credentials", "connect-uninspected-credentials",
-                       "uninspected_credentials", false};
-  }
-  return std::nullopt;
+  return is_own_service(context) ? std::nullopt : check_inspectable(context.connection, context.core.leaves.available());
 }
 
 constexpr std::array<OpenStage, 6> kOpenStages = {{
@@ -237,6 +225,20 @@ constexpr std::array<OpenStage, 6> kOpenStages = {{
 }};
 
 }  // namespace
+
+std::optional<OpenRefusal> check_inspectable(const policy::Connection& connection, bool certificates) {
+  if (connection.inspection != policy::Inspection::raw && !certificates) {
+    return OpenRefusal{DenialKind::kPolicyDenied,     "TLS termination unavailable (CA initialization failed)",
+                       "tls_termination_unavailable", "connect-tls-termination-unavailable",
+                       "tls_termination_unavailable", false};
+  }
+  if (connection.uninspected_credential() != nullptr) {
+    return OpenRefusal{DenialKind::kPolicyDenied, "credentialed endpoint requires L7 inspection; raw tunnel is not explicitly allowed",
+                       "uninspected_credentials", "connect-uninspected-credentials",
+                       "uninspected_credentials", false};
+  }
+  return std::nullopt;
+}
 
 std::span<const OpenStage> open_stages() { return kOpenStages; }
 

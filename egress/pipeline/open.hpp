@@ -48,6 +48,9 @@ struct OpenStage {
 /// The stages in their order.
 std::span<const OpenStage> open_stages();
 
+/// Whether what has to be inspected of an allowed connection can be. nullopt: it can. `certificates`: whether any can be made for its TLS.
+std::optional<OpenRefusal> check_inspectable(const policy::Connection& connection, bool certificates);
+
 /// Runs them. nullopt: allowed, and `context` says how.
 std::optional<OpenRefusal> decide_open(OpenContext& context);
 

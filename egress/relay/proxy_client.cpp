@@ -7,8 +7,8 @@
 #include "egress/dns/names.hpp"
 #include "egress/http/proxy_request.hpp"
 #include "egress/http/refusal.hpp"
+#include "egress/pipeline/open.hpp"
 #include "egress/relay/relay.hpp"
-#include "egress/uuid.hpp"
 
 namespace openshell::egress {
 namespace {
@@ -16,14 +16,13 @@ namespace {
 using http::ProxyRequest;
 
 constexpr std::chrono::seconds kProxyHeadWait{30};
+constexpr std::string_view kNoCertificates = "tls_termination_unavailable";
 
-/// What is answered instead of a tunnel or a response.
+/// An open that is refused, and what the client is told of it.
 struct ProxyRefusal {
-  std::string response;
-  std::string reason;            // of the log
-  std::string_view detail;       // status_detail of the event
-  std::string_view event_stage;  // of the DenialEvent; empty: none is made
-  std::string_view group;
+  OpenRefusal refusal;
+  std::string_view code;
+  std::string detail;
 };
 
 struct Call {
@@ -77,9 +76,10 @@ std::optional<ProxyRefusal> authorize(const Call& call) {
   Relay& relay = *call.relay;
   const auto connect = call.tunnel();
   const auto refused = [&](std::string reason, bool event) {
-    const auto detail = call.shown() + " not permitted by policy";
-    return ProxyRefusal{detail, std::move(reason), "policy_denied", event ? (connect ? "connect" : "forward") : "",
-                        connect ? "connect_policy" : "forward_policy"};
+    return ProxyRefusal{{DenialKind::kPolicyDenied, std::move(reason), "policy_denied", event ? (connect ? "connect" : "forward") : "",
+                         connect ? "connect_policy" : "forward_policy", false},
+                        "policy_denied",
+                        call.shown() + " not permitted by policy"};
   };
   if (!relay.generation || !relay.generation->matcher) {
     return refused(relay.generation ? relay.generation->quarantine_reason : "no policy is loaded", false);
@@ -146,58 +146,34 @@ Task<std::optional<BadDestination>> resolve_destination(const Call& call) {
   co_return std::nullopt;
 }
 
-/// Whether what has to be inspected can be.
+/// TLS is only ended inside a tunnel, so a forwarded request needs no certificate of ours.
 std::optional<ProxyRefusal> check_gates(const Call& call) {
   const Relay& relay = *call.relay;
-  if (call.tunnel() && relay.connection.inspection != policy::Inspection::raw && !relay.core.leaves.available()) {
-    return ProxyRefusal{
-        "TLS termination unavailable (CA initialization failed); refusing to tunnel \u2014 credential rewrite would be bypassed",
-        "TLS termination unavailable (CA initialization failed)", "tls_termination_unavailable", "connect-tls-termination-unavailable",
-        "tls_termination_unavailable"};
-  }
-  if (relay.connection.uninspected_credential() != nullptr) {
-    constexpr auto kText = "credentialed endpoint requires L7 inspection; raw tunnel is not explicitly allowed";
-    return ProxyRefusal{kText, kText, "uninspected_credentials", "connect-uninspected-credentials", "uninspected_credentials"};
-  }
-  return std::nullopt;
+  auto refusal = check_inspectable(relay.connection, !call.tunnel() || relay.core.leaves.available());
+  if (!refusal) return std::nullopt;
+  const bool unavailable = refusal->detail == kNoCertificates;
+  auto detail = unavailable ? refusal->reason + "; refusing to tunnel \u2014 credential rewrite would be bypassed" : refusal->reason;
+  const auto code = refusal->detail;
+  return ProxyRefusal{std::move(*refusal), code, std::move(detail)};
 }
 
-/// Log event, denial event and count; hands back the answer.
-std::string report(const Call& call, ProxyRefusal refusal) {
+std::string report(const Call& call, const ProxyRefusal& refused) {
   Relay& relay = *call.relay;
-  const DenialId id{new_uuid()};
-  ++relay.core.counters.opens_denied;
-  auto event = relay.event(EventClass::kNetwork, Disposition::kDenied, Severity::kMedium);
-  event.denial_id = id;
-  event.rule_type = refusal.event_stage == "ssrf" ? "ssrf" : "opa";
-  event.status_detail = refusal.detail;
-  event.message = fmt::format("{} denied: {}", call.shown(), refusal.reason);
-  relay.core.events->emit(std::move(event));
-  relay.count(true, refusal.group);
-  if (!refusal.event_stage.empty()) {
-    DenialEvent denial;
-    denial.id = id;
-    denial.at = std::chrono::system_clock::now();
-    denial.host = relay.host;
-    denial.port = relay.port;
-    denial.binary = relay.binary.empty() ? "-" : relay.binary;
-    denial.ancestors = relay.ancestors;
-    denial.reason = refusal.reason;
-    denial.stage = refusal.event_stage;
-    relay.core.events->emit(std::move(denial));
-  }
-  relay.observe(EndpointResult::kPolicyDenied);
-  const bool unavailable = refusal.detail == "tls_termination_unavailable";
-  return http::refused(unavailable ? 503 : 403, refusal.detail, refusal.response, id, relay.connection.policy);
+  const auto id = relay.report_denied(refused.refusal, fmt::format("{} denied: {}", call.shown(), refused.refusal.reason));
+  return http::refused(refused.code == kNoCertificates ? 503 : 403, refused.code, refused.detail, id, relay.connection.policy);
 }
 
 ProxyRefusal policy_changed(const Call& call) {
   const auto what = call.tunnel() ? " not permitted because policy changed" : " not permitted by policy";
-  return {call.shown() + what, "the policy changed meanwhile", "policy_denied", "", "policy_stale"};
+  return {{DenialKind::kPolicyDenied, "the policy changed meanwhile", "policy_stale", "", "policy_stale", false},
+          "policy_denied",
+          call.shown() + what};
 }
 
-ProxyRefusal bad_destination(const Call& call, const BadDestination& bad) {
-  return {fmt::format("{} blocked: {}", call.shown(), bad.what), bad.why, "ssrf_denied", "ssrf", "ssrf"};
+ProxyRefusal bad_destination(const Call& call, BadDestination bad) {
+  return {{DenialKind::kPolicyDenied, std::move(bad.why), "ssrf_denied", "ssrf", "ssrf", false},
+          "ssrf_denied",
+          fmt::format("{} blocked: {}", call.shown(), bad.what)};
 }
 
 /// Everything that has to hold before anything is dialed.
@@ -205,9 +181,9 @@ Task<std::optional<ProxyRefusal>> decide(const Call& call) {
   Relay& relay = *call.relay;
   if (auto refusal = authorize(call)) co_return refusal;
   relay.undecided = false;  // from here on a new policy judges it
-  const auto bad = co_await resolve_destination(call);
+  auto bad = co_await resolve_destination(call);
   if (relay.stale || relay.closed) co_return policy_changed(call);
-  if (bad) co_return bad_destination(call, *bad);
+  if (bad) co_return bad_destination(call, std::move(*bad));
   co_return check_gates(call);
 }
 
@@ -320,7 +296,7 @@ Task<void> run_proxy_client(std::shared_ptr<Relay> relay) {
   auto refusal = co_await decide(call);
   if (relay->closed) co_return;
   if (refusal) {
-    auto answer = report(call, std::move(*refusal));
+    auto answer = report(call, *refusal);
     co_await answer_and_end(relay, client, from_client, std::move(answer));
     co_return;
   }

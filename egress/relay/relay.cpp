@@ -11,6 +11,8 @@
 #include "egress/http/head.hpp"
 #include "egress/http/refusal.hpp"
 #include "egress/pipeline/content.hpp"
+#include "egress/pipeline/open.hpp"
+#include "egress/uuid.hpp"
 
 namespace openshell::egress {
 namespace {
@@ -23,6 +25,13 @@ bool addresses_still_good(const Relay& relay, const policy::Connection& next, co
       return plan && !check_address(*plan, relay.host, relay.port, address);
     });
   });
+}
+
+std::string_view rule_type_of(const OpenRefusal& refusal) {
+  if (refusal.event_stage == "ssrf" || refusal.group == "transparent_tcp_destination") return "ssrf";
+  if (refusal.group == "uninspected_credentials") return "credentials";
+  if (refusal.group == "tls_termination_unavailable") return "tls";
+  return "opa";
 }
 
 }  // namespace
@@ -125,6 +134,32 @@ void Relay::observe(EndpointResult result, const policy::Endpoint* endpoint) con
   if (endpoint == nullptr) return;
   core.events->emit(
       EndpointObservation{std::string{endpoint->policy}, endpoint->index, host, port, result, generation ? generation->number : 0});
+}
+
+DenialId Relay::report_denied(const OpenRefusal& refusal, std::string message) const {
+  const DenialId id{new_uuid()};
+  ++core.counters.opens_denied;
+  auto denied = event(EventClass::kNetwork, Disposition::kDenied, Severity::kMedium);
+  denied.denial_id = id;
+  denied.rule_type = rule_type_of(refusal);
+  denied.status_detail = refusal.detail;
+  denied.message = std::move(message);
+  core.events->emit(std::move(denied));
+  count(true, refusal.group);
+  if (!refusal.event_stage.empty()) {
+    DenialEvent proposal;
+    proposal.id = id;
+    proposal.at = std::chrono::system_clock::now();
+    proposal.host = host;
+    proposal.port = port;
+    proposal.binary = binary.empty() ? "-" : binary;
+    proposal.ancestors = ancestors;
+    proposal.reason = refusal.reason;
+    proposal.stage = refusal.event_stage;
+    core.events->emit(std::move(proposal));
+  }
+  if (refusal.kind == DenialKind::kPolicyDenied) observe(EndpointResult::kPolicyDenied);
+  return id;
 }
 
 FirstBytes classify_first_bytes(std::string_view bytes) {

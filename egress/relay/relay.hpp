@@ -15,6 +15,7 @@
 
 namespace openshell::egress {
 
+struct OpenRefusal;
 struct RequestContent;
 
 /// The decision over a request and what it holds; `content` null: nothing beyond method, path and query.
@@ -86,6 +87,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   [[nodiscard]] ActivityEvent event(EventClass kind, Disposition disposition, Severity severity) const;
   void count(bool denied, std::string_view group) const;
   void observe(EndpointResult result, const policy::Endpoint* endpoint = nullptr) const;
+  /// Log event, denial event, count and observation of an open that is denied.
+  DenialId report_denied(const OpenRefusal& refusal, std::string message) const;
 };
 
 /// The life of a relay after its open was allowed: dial, look at the first bytes, carry.
