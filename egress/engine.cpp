@@ -19,7 +19,6 @@
 #include "egress/local_api.hpp"
 #include "egress/pipeline/open.hpp"
 #include "egress/relay/relay.hpp"
-#include "egress/uuid.hpp"
 
 namespace openshell::egress {
 namespace {
