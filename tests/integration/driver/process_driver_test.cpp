@@ -345,6 +345,7 @@ TEST(ProcessDriver, StopOfAStubbornSandboxKillsAfterTheGrace) {
   std::ofstream(host.state(kId) + "/workload/workspace/.stubborn") << "";
   fs::remove(host.state(kId) + "/workload/workspace/report");
   ASSERT_TRUE(host.driver().stop(SandboxId{kId}).ok());
+  host.wait_for(kId, "ContainerStopped");  // or what was told before the stop is taken for news of the start
   ASSERT_TRUE(host.driver().start(spec(kId), launch(kNext), "").ok());
   host.wait_for(kId, "BackendReady");
   host.report(kId);
