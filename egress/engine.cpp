@@ -131,7 +131,7 @@ void Engine::Impl::open(OpenIntent intent, std::shared_ptr<ByteStream> stream, a
     core_->dns.note_use(intent.address, [core = core_.get()] { return core->current; });
   }
   if (!refusal) {
-    ++core_->counters.opens_allowed;
+    if (!relay->proxy) ++core_->counters.opens_allowed;  // of a proxy, what it is asked for counts
     decided(RelayReady{});
     start(relay, false);
     return;

@@ -1,5 +1,6 @@
 // Another engine that decides over the data of a Matcher: rules of somebody's own (NP-07). Where a Matcher is given one, it says which
-// endpoints there are and the arbiter says everything else.
+// endpoints there are and how their traffic is handled; the arbiter says which connections there may be, and which requests of those that
+// are inspected.
 #pragma once
 
 #include <memory>

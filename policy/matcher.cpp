@@ -450,6 +450,8 @@ void Matcher::arbitrate(const Destination& destination, Connection& out) const {
   out.exact_declared_host = answer.exact_declared_host;
   if (!out.allowed) return;
   out.endpoints_.assign(answer.endpoints.begin(), answer.endpoints.end());
+  // The plain ones last, as in every list: they only authorise.
+  std::stable_partition(out.endpoints_.begin(), out.endpoints_.end(), [](const Endpoint* endpoint) { return endpoint->carries_metadata; });
   if (out.endpoints_.empty()) {
     out.inspection = Inspection::passthrough;
   } else {

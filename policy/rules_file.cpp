@@ -1,5 +1,6 @@
 #include "policy/rules_file.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -234,12 +235,12 @@ class RulesConnection final : public Arbitrated {
     for (const auto& config : configs.items()) {
       const auto place = place_of(config, matched, used);
       if (!place) return "endpoint_configs holds what is no endpoint of the data";
-      const Endpoint* found = nullptr;
-      for (const auto& endpoint : matcher.all_endpoints()) {
-        if (endpoint.index == place->second && endpoint.policy == place->first) found = &endpoint;
-      }
-      if (found == nullptr) return "endpoint_configs holds what is no endpoint of the policy";
-      endpoints.push_back(found);
+      const auto all = matcher.all_endpoints();
+      const auto found = std::find_if(all.begin(), all.end(), [&](const Endpoint& endpoint) {
+        return endpoint.index == place->second && endpoint.policy == place->first;
+      });
+      if (found == all.end()) return "endpoint_configs holds what is no endpoint of the policy";
+      if (std::find(endpoints.begin(), endpoints.end(), &*found) == endpoints.end()) endpoints.push_back(&*found);
     }
     return {};
   }

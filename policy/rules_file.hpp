@@ -21,7 +21,7 @@ inline constexpr std::size_t kMaxRuleElements = 65'536;       ///< of one array,
 ///
 ///   egress_authorization   asked once a connection: {action, deny_reason, matched_policy, endpoint_configs, matched_endpoints,
 ///                          exact_declared_endpoint_host}, exactly these; endpoint_configs are endpoints of the data
-///   allow_request          asked for each request: true or false; undefined is false
+///   allow_request          asked for each request that an inspecting endpoint decides: true or false; undefined is false
 ///   request_deny_reason    asked behind a false: a text
 ///
 /// Whatever goes wrong - a wrong type, a built-in that fails, a limit - denies, under audit too: `policy evaluation error: ..`.

@@ -97,7 +97,7 @@ void make_forwardable(RequestHead& head) {
   const std::string protocol{upgrade ? *head.fields.first("upgrade") : std::string_view{}};
   strip_hop_fields(head.fields);
   for (const auto name : kForProxies) head.fields.remove(name);
-  head.fields.add("Connection", upgrade ? "Upgrade" : "close");
+  head.fields.add("Connection", upgrade ? "close, Upgrade" : "close");
   if (upgrade) head.fields.add("Upgrade", protocol);
   if (!head.fields.has("via")) head.fields.add("Via", std::string{kVia});
 }

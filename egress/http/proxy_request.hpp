@@ -24,7 +24,8 @@ struct ProxyRequest {
   std::string host;  ///< lower-case name, or address literal as RFC 5952 writes it, without brackets
   Port port;
   /// kForward: the request in origin form as the destination is to get it, head only: one Host made of the target, no field that is meant
-  /// for a proxy, `Connection: close` unless it asks for an upgrade, `Via`. Its path and query are as sent.
+  /// for a proxy, `Connection: close` (with `Upgrade` where it asks for one), `Via`. Its path and query are as sent. `Connection` is
+  /// for this hop: what upstream gets of it the relay decides.
   std::string head;
 };
 

@@ -80,7 +80,7 @@ Task<void> upload_body(std::shared_ptr<Relay> relay, std::shared_ptr<Upload> upl
   }
   // Upstream would wait for the rest for ever. Where nothing was answered yet, the exchange answers 400 once its wait for upstream breaks.
   if (upload->end == CopyEnd::kMalformed && !upload->answered) {
-    relay->upstream->reset();
+    if (relay->upstream) relay->upstream->reset();  // else it was never reached, and its answer of 502 waits
   } else if (upload->end == CopyEnd::kMalformed || upload->end == CopyEnd::kSourceEnded) {
     relay->close();
   }
@@ -218,8 +218,9 @@ Task<ExchangeEnd> carry_response(std::shared_ptr<Relay> relay, const RequestCont
     if (head->status == 101) co_return ExchangeEnd::kUpgraded;
     if (head->status / 100 == 1) continue;
     relay->wait_at_most(relay->core.options.waits.body);  // also for the first piece of it
-    relay->observe(head->status < 400 ? EndpointResult::kHttpResponseReceived : EndpointResult::kUpstreamRejected,
-                   context.decision.endpoint);
+    if (relay->upstream)
+      relay->observe(head->status < 400 ? EndpointResult::kHttpResponseReceived : EndpointResult::kUpstreamRejected,
+                     context.decision.endpoint);
     bool whole = false;
     if (plan->until_end) {
       whole = co_await copy_to_end(relay, upstream.reader, upstream.stream, client.stream, plan->idle_limited);

@@ -122,21 +122,31 @@ std::optional<BadDestination> check_all(const Relay& relay, const DestinationPla
   return std::nullopt;
 }
 
-/// Where the name leads, judged by the endpoint that decides. Fills relay.addresses.
-Task<std::optional<BadDestination>> resolve_destination(const Call& call) {
-  Relay& relay = *call.relay;
+/// By the endpoint that decides now: a new policy may have come since the last time.
+std::optional<DestinationPlan> plan_of(const Relay& relay) {
   const auto* endpoint = relay.connection.deciding;
   if (endpoint == nullptr && !relay.connection.endpoints().empty()) endpoint = relay.connection.endpoints().front();
-  const auto plan = plan_destination(relay.host, endpoint, relay.connection.exact_declared_host, relay.generation->host_gateway_ip);
-  if (!plan) co_return BadDestination{"trusted-gateway check failed", "no trusted address of the host is known"};
+  return plan_destination(relay.host, endpoint, relay.connection.exact_declared_host, relay.generation->host_gateway_ip);
+}
+
+/// Where the name leads, judged by the endpoint that decides. Fills relay.addresses; nothing is to be made of the answer where the relay is
+/// stale or closed.
+Task<std::optional<BadDestination>> resolve_destination(const Call& call) {
+  Relay& relay = *call.relay;
+  constexpr std::string_view kNoGateway = "trusted-gateway check failed";
+  auto plan = plan_of(relay);
+  if (!plan) co_return BadDestination{kNoGateway, "no trusted address of the host is known"};
   std::vector<IpAddress> addresses;
   if (plan->mode == DestinationPlan::Mode::kGatewayAlias) {
     addresses = {plan->gateway};
   } else if (call.literal) {
     addresses = {*call.literal};
   } else {
-    const auto resolved = co_await relay.core.dns.resolve(relay.host);
-    addresses = resolved.addresses;
+    auto resolved = co_await relay.core.dns.resolve(relay.host);
+    if (relay.stale || relay.closed) co_return std::nullopt;
+    plan = plan_of(relay);  // of the endpoints of now: the others may be gone
+    if (!plan) co_return BadDestination{kNoGateway, "no trusted address of the host is known"};
+    addresses = std::move(resolved.addresses);
     if (addresses.empty())
       co_return BadDestination{"destination resolution failed",
                                fmt::format("DNS resolution returned no addresses for {}:{}", relay.host, relay.port.value)};
@@ -217,6 +227,7 @@ class DialedLate final : public AsyncStream {
     if (relay.closed) co_return;
     if (!dialed.ok()) {
       log_unreachable(relay, dialed.status());
+      relay.observe(EndpointResult::kTransportFailed);
       answer_ = http::refused(502, "upstream_unreachable", fmt::format("connection to {}:{} failed", relay.host, relay.port.value));
       co_return;
     }

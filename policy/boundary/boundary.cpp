@@ -62,15 +62,22 @@ Answer exceeds(Counterexample example) {
   return out;
 }
 
+Answer ended(Reason reason) {
+  if (reason == Reason::solver_timeout)
+    return unresolved(reason, "the time was not enough; give more with --timeout, or check a smaller policy");
+  if (reason == Reason::cancelled) return unresolved(reason, "the check was cancelled");
+  return unresolved(Reason::resource_limit, "the policies have too many combinations of programs, hosts and requests to compare");
+}
+
 Answer check(const pb::SandboxPolicy& candidate, const pb::SandboxPolicy& boundary, const Limits& limits) {
-  if (limits.interrupted && limits.interrupted() == Reason::cancelled) return unresolved(Reason::cancelled, "the check was cancelled");
+  if (limits.interrupted && limits.interrupted() == Reason::cancelled) return ended(Reason::cancelled);
   if (auto answer = check_size(candidate, boundary)) return *std::move(answer);
   if (auto answer = check_shape(boundary, "boundary")) return *std::move(answer);
   if (auto answer = check_shape(candidate, "candidate")) return *std::move(answer);
   pb::SandboxPolicy a = candidate, b = boundary;
   normalize(a, Provenance::clear);
   normalize(b, Provenance::clear);
-  if (auto answer = check_pairs(a, b)) return *std::move(answer);
+  if (auto answer = check_pairs(a, b, limits)) return *std::move(answer);
   if (auto answer = check_workdir(a, b)) return *std::move(answer);
   if (canonical_bytes(a) == canonical_bytes(b)) return {};
   // What certainly exceeds is told before what is not known.

@@ -97,13 +97,6 @@ class NetworkCheck {
     return limits_.interrupted();
   }
 
-  Answer ended(Reason reason) const {
-    if (reason == Reason::solver_timeout)
-      return unresolved(reason, "the time was not enough; give more with --timeout, or check a smaller policy");
-    if (reason == Reason::cancelled) return unresolved(reason, "the check was cancelled");
-    return unresolved(Reason::resource_limit, "the policies have too many combinations of programs, hosts and requests to compare");
-  }
-
   Answer failed(const absl::Status& status) const {
     if (status.code() == absl::StatusCode::kCancelled) return ended(limits_.interrupted());
     if (status.code() == absl::StatusCode::kResourceExhausted) return unresolved(Reason::resource_limit, std::string{status.message()});

@@ -190,7 +190,7 @@ MaybeAnswer pair_fault(const Place& a, const Place& b, std::uint32_t port) {
   return {};
 }
 
-MaybeAnswer check_port(const std::vector<const Place*>& places, std::uint32_t port) {
+MaybeAnswer check_port(const std::vector<const Place*>& places, std::uint32_t port, const Limits& limits) {
   std::map<std::string_view, const Place*> first_of_host[2];  // exact names meet by name, of either policy
   std::vector<const Place*> patterns;
   for (const Place* place : places) {
@@ -207,6 +207,8 @@ MaybeAnswer check_port(const std::vector<const Place*>& places, std::uint32_t po
     mine.emplace(place->host, place);
   }
   for (const Place* pattern : patterns) {
+    const auto reason = limits.interrupted ? limits.interrupted() : Reason::none;
+    if (reason != Reason::none) return ended(reason);
     for (const Place* place : places) {
       if (place == pattern) continue;
       if (auto answer = pair_fault(*pattern, *place, port)) return answer;
@@ -243,7 +245,7 @@ std::optional<Answer> check_size(const pb::SandboxPolicy& candidate, const pb::S
 
 MaybeAnswer check_shape(const pb::SandboxPolicy& policy, std::string_view name) { return ShapeCheck{name}.policy(policy); }
 
-MaybeAnswer check_pairs(const pb::SandboxPolicy& candidate, const pb::SandboxPolicy& boundary) {
+MaybeAnswer check_pairs(const pb::SandboxPolicy& candidate, const pb::SandboxPolicy& boundary, const Limits& limits) {
   std::vector<Place> places;
   places.reserve(kMaxEndpoints);
   collect(boundary, "boundary", places);
@@ -255,7 +257,7 @@ MaybeAnswer check_pairs(const pb::SandboxPolicy& candidate, const pb::SandboxPol
     for (const auto port : place.endpoint->ports()) by_port[port].push_back(&place);
   }
   for (const auto& [port, list] : by_port) {
-    if (auto answer = check_port(list, port)) return answer;
+    if (auto answer = check_port(list, port, limits)) return answer;
   }
   return {};
 }

@@ -72,16 +72,19 @@ class TlsDirectory {
  public:
   static absl::StatusOr<std::unique_ptr<TlsDirectory>> make(const std::string& named, const PublicCa& ca) {
     auto out = std::make_unique<TlsDirectory>();
-    out->own_ = named.empty();
-    out->path_ = named.empty() ? std::filesystem::temp_directory_path() / ("openshell-network-proxy-" + std::to_string(::getpid()))
-                               : std::filesystem::path{named};
+    const bool own = named.empty();
+    std::error_code none;
+    const auto temporary = own ? std::filesystem::temp_directory_path(none) : std::filesystem::path{};
+    if (none) return absl::InvalidArgumentError("there is no temporary directory (TMPDIR): " + none.message());
+    out->path_ = own ? temporary / ("openshell-network-proxy-" + std::to_string(::getpid())) : std::filesystem::path{named};
     const auto shown = out->path_.string();
     if (::mkdir(shown.c_str(), 0755) != 0) {
       struct stat info {};
       const bool usable =
-          errno == EEXIST && ::lstat(shown.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && (!out->own_ || info.st_uid == ::geteuid());
+          errno == EEXIST && ::lstat(shown.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && (!own || info.st_uid == ::geteuid());
       if (!usable) return errno_status("--tls-dir: '" + shown + "' cannot be made");
     }
+    out->own_ = own;  // from here on it goes with this process
     for (const auto& [name, content] : {std::pair{"/openshell-ca.pem", &ca.certificate_pem}, std::pair{"/ca-bundle.pem", &ca.bundle_pem}}) {
       if (auto status = write_durably(shown + name, *content); !status.ok()) return status;
       if (::chmod((shown + name).c_str(), 0644) != 0) return errno_status("--tls-dir: '" + shown + name + "'");

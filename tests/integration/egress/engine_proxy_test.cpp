@@ -156,6 +156,33 @@ TEST_F(ProxyTest, AnUpstreamThatIsNotThereIsA502) {
   EXPECT_EQ(ask(*forwarding, fmt::format("GET http://{}:1/v1/a HTTP/1.1\r\nHost: a\r\n\r\n", kHost)).status, 502);
 }
 
+// Such a request once took the whole supervisor along: there was no upstream to reset.
+TEST_F(ProxyTest, AMalformedBodyToAnUpstreamThatIsNotThereIsAnswered) {
+  world.publish(policy(1, ""));
+  const auto answer =
+      raw(fmt::format("POST http://{}:1/v1/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", kHost));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 "));
+  EXPECT_EQ(ask(*proxy(), connect_to("other.test:443")).status, 403) << "and the next client is served";
+}
+
+TEST_F(ProxyTest, AnUpgradeIsForwardedAndADeclinedOneEndsTheConnection) {
+  world.publish(
+      policy(server.port(),
+             "        protocol: websocket\n        enforcement: enforce\n        rules: [{allow: {method: GET, path: \"/**\"}}]\n"));
+  const auto handshake = [&](const std::string& path) {
+    return fmt::format(
+        "GET http://{}{} HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        here(server.port()), path);
+  };
+  auto wire = proxy();
+  ASSERT_TRUE(wire->write(handshake("/ws/talk")));
+  EXPECT_EQ(read_message(*wire, true).status, 101);
+  const auto declined = raw(handshake("/v1/plain") + get("/v1/more", server.port()));
+  EXPECT_THAT(declined, HasSubstr("GET /v1/plain 0"));
+  EXPECT_THAT(declined, Not(HasSubstr("GET /v1/more"))) << "one request a connection";
+}
+
 TEST_F(ProxyTest, MalformedHeadsAreAnsweredWithoutABody) {
   world.publish(policy(server.port()));
   constexpr auto kBad = "HTTP/1.1 400 Bad Request\r\n\r\n";

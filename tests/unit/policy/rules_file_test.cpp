@@ -64,6 +64,30 @@ TEST_F(RulesFileTest, NP_07_TheRulesAloneDecide) {
   EXPECT_EQ((*matcher)->connect({"other.test", 443, {}}).reason, "not today");
 }
 
+constexpr auto kMixed = R"(version: 1
+network_policies:
+  api:
+    endpoints:
+      - {host: a.api.test, port: 443}
+      - {host: "*.api.test", port: 443, protocol: rest, enforcement: enforce, rules: [{allow: {method: GET, path: "/**"}}]}
+    binaries: [/usr/bin/curl]
+)";
+
+TEST_F(RulesFileTest, AnEndpointThatInspectsIsSeenWhereverTheRulesPutIt) {
+  parsed = load_policy(kMixed, "data.yaml");
+  ASSERT_TRUE(parsed.ok()) << parsed.diagnostics.render();
+  plain = *Matcher::compile(*parsed.policy, {.require_binary_identity = false});
+  const auto matcher = with(rules(
+      "egress_authorization := {\"action\": \"allow\", \"deny_reason\": \"\", \"matched_policy\": \"api\",\n"
+      "  \"endpoint_configs\": data.network_policies.api.endpoints, \"matched_endpoints\": [], \"exact_declared_endpoint_host\": false}\n"
+      "allow_request if false\n"));
+  ASSERT_TRUE(matcher.ok()) << matcher.status();
+  const auto open = (*matcher)->connect({"a.api.test", 443, {}});
+  ASSERT_TRUE(open.allowed) << open.reason;
+  EXPECT_EQ(open.inspection, Inspection::requests);
+  EXPECT_EQ(open.request({"GET", "/", {}}).verdict, Verdict::deny);
+}
+
 TEST_F(RulesFileTest, AnUndefinedAnswerDenies) {
   const auto matcher = with(rules("egress_authorization := {} if false\nallow_request if false\n"));
   ASSERT_TRUE(matcher.ok()) << matcher.status();
